@@ -20,7 +20,7 @@ RECORDS = {
         "core/delivery/slow_consumers core/delivery/writing core/sessions/cohorts core/sessions/membership "
         "core/sessions/pattern_subscriptions core/sessions/revocation core/sessions/sessions "
         "core/sessions/subscribe_commands core/sessions/subscriptions "
-        "edge/clients/connection edge/clients/incoming edge/plain_http/exchange edge/plain_http/reading "
+        "edge/clients/connection edge/plain_http/exchange edge/plain_http/reading "
         "edge/publishers/connection edge/workers/follower",
     ),
     "client": (
@@ -28,7 +28,7 @@ RECORDS = {
         "bench/micro/patterns core/broker/broker core/delivery/backlogs core/delivery/outbox "
         "core/delivery/slow_consumers core/sessions/membership core/sessions/pattern_subscriptions "
         "core/sessions/publications core/sessions/revocation core/sessions/sessions core/sessions/subscriptions "
-        "edge/clients/incoming edge/requests/clients edge/runtime/runtime",
+        "edge/clients/connection edge/requests/clients edge/runtime/runtime",
     ),
     "who": ("a client, or a publisher's connection", "edge/clients/quotas"),
     "topic": (

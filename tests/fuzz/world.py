@@ -36,43 +36,40 @@ TURNS = 4
 """Turns of the loop after an input: what it has begun comes to its end."""
 
 
-class Everything(ClientSocket["Piped"]):
-    """The socket of a client that takes everything."""
-
-    def send(self, connection: Piped, data: bytes | memoryview) -> int:
-        """Keep it."""
-        return connection.keep(bytes(data))
-
-    def await_writable(self, connection: Piped, wanted: bool) -> None:
-        """It always is."""
-
-    def await_readable(self, connection: Piped, wanted: bool) -> None:
-        """Remember it."""
-        connection.reading = wanted
-
-    def finish(self, connection: Piped) -> None:
-        """Nothing to do."""
-
-    def shut(self, connection: Piped) -> None:
-        """The end."""
-        connection.gone = True
-
-
-class Piped(ClientConnection):
-    """A client whose socket takes everything and keeps it."""
+class Piped(ClientSocket[ClientConnection]):
+    """The socket of a client, which takes everything and keeps it."""
 
     def __init__(self, runtime: Runtime, fd: int) -> None:
-        super().__init__(runtime, Everything(LISTENER), fd, "127.0.0.1")
+        super().__init__(LISTENER)
         self.written = b""
         self.reading = True
         self.gone = False
+        self.connection = ClientConnection(runtime, self, fd, "127.0.0.1")
 
-    def keep(self, data: bytes) -> int:
+    def __getattr__(self, name: str) -> Any:
+        """What else is asked of it is the connection's."""
+        return getattr(self.connection, name)
+
+    def send(self, connection: ClientConnection, data: bytes | memoryview) -> int:
         """Keep it."""
-        if self.ended:
+        if connection.ended:
             return -1
-        self.written += data
+        self.written += bytes(data)
         return len(data)
+
+    def await_writable(self, connection: ClientConnection, wanted: bool) -> None:
+        """It always is."""
+
+    def await_readable(self, connection: ClientConnection, wanted: bool) -> None:
+        """Remember it."""
+        self.reading = wanted
+
+    def finish(self, connection: ClientConnection) -> None:
+        """Nothing to do."""
+
+    def shut(self, connection: ClientConnection) -> None:
+        """The end."""
+        self.gone = True
 
     def answers(self) -> list[Any]:
         """What was sent after the head, decoded; a finding when it is no frame of the protocol."""

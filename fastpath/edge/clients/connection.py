@@ -1,25 +1,45 @@
-"""One connection of a client port: upgrade, frames in, frames out, and how it ends."""
+"""One connection of a client port: its request, what its client says and gets, and how it ends."""
 
 from __future__ import annotations
 
+import logging
+from time import perf_counter
 from typing import Any
 
+from ...core.auth.grants import Principal
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
 from ...core.delivery.outbox import Effect
-from ...core.protocol.errors import Close
+from ...core.delivery.wire import Terms
+from ...core.events.request import EVENTS_PATH
+from ...core.protocol.codec import JSON, MSGPACK, STREAM
+from ...core.protocol.errors import Close, Refused
 from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
 from ...core.websocket.close_frames import close_payload, parse_close
-from ...core.websocket.frames import CLOSE, SKIM, FrameReader, encode_frame
+from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, SKIM, TEXT, Event, FrameReader, encode_frame
 from ...core.websocket.handshake import BadRequest, Request, error_response, parse_request
+from ...core.wires.registry import wire_of
+from ...listen_address import Listener
 from ..plain_http.exchange import Exchange
+from ..runtime.component import PostedTo
 from ..runtime.connection_log import client_closed, request_refused
 from ..runtime.runtime import Runtime, now
+from ..runtime.scheduler import LARGE_BYTES, PIECE_BYTES, TURN_SECONDS
 from .client_socket import ClientSocket
-from .event_stream import EventStream
-from .handshake import MQTT_PATH, Handshake
+from .client_stream import Stream
+from .event_stream import EventStream, begin_events
+from .handshake import (
+    MQTT_PATH,
+    events_head,
+    mqtt_response,
+    query_token,
+    session_welcome,
+    terms_over,
+    token_of,
+    websocket_opening,
+)
 from .mqtt.stream import MqttStream
-from .posted_frames import PostedFrames
+from .posted_frames import ENDED, Done, PostedFrames
 
 GOODBYE_SECONDS = 5
 """How long a connection that was told goodbye may take to answer."""
@@ -31,16 +51,26 @@ REFUSED_SECONDS = 2
 """How long a refused request's socket is kept, so that what is still on its way does not reset it before the client
 has read why."""
 
+ECHO_BYTES_MAX = 16 << 20
+"""The message limit of the echo path, for conformance suites."""
 
-class ClientConnection(Handshake):
+log = logging.getLogger("fastpath.clients")
+
+
+class ClientConnection:
     """A client's connection over whichever socket it has; implements core.delivery.link.Link.
 
     States: a request head is read (``client`` is None), then commands (of a WebSocket) or nothing (``stream`` is there:
     it reads events), then ``closing``: what was said goodbye is written out and whatever comes is discarded until the
-    socket ends.
+    socket ends. What a ``stream`` hears, as packets of MQTT, goes there. ``held`` are the reasons, bits of PauseReason,
+    for which nothing is read or handled; ``head`` is what has been read and not looked at yet, or the start of the
+    request.
     """
 
-    __slots__ = ("writing",)
+    __slots__ = (
+        *("address", "client", "closing", "echoing", "ended", "fd", "fresh", "head"),
+        *("held", "reader", "runtime", "session", "socket", "stream", "writing"),
+    )
 
     def __init__(self, runtime: Runtime, socket: ClientSocket[Any], fd: int, address: str) -> None:
         self.runtime = runtime
@@ -50,9 +80,8 @@ class ClientConnection(Handshake):
         self.address = address
         self.client: Client | None = None
         self.reader: FrameReader | None = None
-        self.mqtt: MqttStream | None = None
         self.session: PostedFrames | None = None
-        self.stream: EventStream | MqttStream | None = None
+        self.stream: Stream | None = None
         self.closing = False
         self.ended = False
         self.fresh = True
@@ -62,9 +91,14 @@ class ClientConnection(Handshake):
         runtime.connection_opened()
         runtime.expect(self, runtime.settings.handshake_seconds)
         if "mqtt" in socket.listener.purposes:
-            self.speak_mqtt(framed=False)
+            self.stream = MqttStream(runtime, self)
 
     # The socket (edge/clients/client_socket.py)
+
+    @property
+    def listener(self) -> Listener:
+        """The port over which the peer came."""
+        return self.socket.listener
 
     def send_now(self, data: bytes | memoryview) -> int:
         """Hand bytes to the socket; how many it took, -1 when it is broken."""
@@ -74,72 +108,9 @@ class ClientConnection(Handshake):
         """Call ``writable`` when the socket takes bytes again, or no more."""
         self.socket.await_writable(self, wanted)
 
-    def await_readable(self, wanted: bool) -> None:
-        """Read from the socket, or stop reading."""
-        self.socket.await_readable(self, wanted)
-
     def readable(self) -> None:
         """The socket has bytes, or its end."""
         self.socket.receive(self)
-
-    # Bytes in (edge/clients/incoming.py)
-
-    def now(self) -> int:
-        """The time in ms."""
-        return now()
-
-    def peer_closed(self, payload: bytes) -> None:
-        """The client closes, or answers our close (RFC 6455 5.5.1)."""
-        if self.mqtt is not None:
-            self.mqtt.ended()
-            self.runtime.loop.call_soon(self.lost)
-            return
-        if not self.closing:
-            code, reason = parse_close(payload)
-            self._left(code, reason, encode_frame(CLOSE, close_payload(code) if payload else b""))
-        if self.client is None or self.client.queue is None:
-            self.lost()
-
-    def leave(self, code: int = Close.NORMAL, reason: str = "") -> None:
-        """The client says that it has gone: of a session over HTTP (edge/runtime/component.py, PostedTo), or of MQTT.
-        Nothing more is said to it."""
-        if not self.closing:
-            self._left(code, reason, b"")
-            if self.mqtt is not None:
-                self.mqtt.ended()
-            self.runtime.loop.call_soon(self.lost)
-
-    def _left(self, code: int, reason: str, answer: bytes) -> None:
-        if self.client is not None:
-            self.runtime.sessions.outboxes.leave(self.client, code, reason or "closed by the client")
-        self.runtime.broker.counters.closed("by_client")
-        self._tell_end(BY_CLIENT)
-        self.closing = True
-        if answer:
-            self.write_out(answer)
-        if self.client is not None:
-            self.runtime.loop.call_soon(self.runtime.sessions.close, self.client)
-        self.runtime.expect(self, GOODBYE_SECONDS)
-
-    def broken(self) -> None:
-        """The client broke the framing: what is wrong is said, and nothing more is read."""
-        assert self.reader is not None and self.reader.error is not None and self.client is not None
-        self.close(self.reader.error.code, f"{self.reader.error.code.label}: {self.reader.error.reason}")
-        if self.client.queue is None:
-            self._sent_all()
-
-    def _sent_all(self) -> None:
-        """End the connection, all being sent, if the peer's answer to the goodbye has come or would not be seen."""
-        if self.stream is not None:
-            if not self.stream.waits:
-                if self.mqtt is not None:
-                    self.mqtt.ended()
-                self.socket.finish(self)
-            return
-        if self.reader is None or self.reader.error is not None:
-            self.socket.finish(self)  # no frame of this peer is read any more
-        elif self.reader.over:
-            self.lost()
 
     # The request
 
@@ -153,9 +124,7 @@ class ClientConnection(Handshake):
             request = parse_request(self.head, self.runtime.settings.head_bytes_max)
             if request is None:
                 return
-            if request.path == MQTT_PATH:
-                self.upgrade_mqtt(request)
-            elif request.path in SOCKET_PATHS or request.is_upgrade:
+            if request.path in SOCKET_PATHS or request.is_upgrade:
                 self.upgrade(request)
             else:
                 self._speak_http()
@@ -180,10 +149,7 @@ class ClientConnection(Handshake):
         """The request on a kept connection asks for a WebSocket (edge/plain_http/exchange.py, Carrier)."""
         self.head = data
         try:
-            if request.path == MQTT_PATH:
-                self.upgrade_mqtt(request)
-            else:
-                self.upgrade(request)
+            self.upgrade(request)
         except Exception:
             self.head = b""  # else it is what came behind the request and waits for its turn
             raise
@@ -208,11 +174,305 @@ class ClientConnection(Handshake):
         self.runtime.broker.counters.limit("connections")
         for told in self.runtime.connection_listeners:
             told.rejected(self.address, "too many connections", status=503)
-        if self.mqtt is not None:
+        if self.stream is not None:
             self._refuse(b"", 503, "too many connections")
             return
         response = error_response(503, "Too many connections; try again later.", [("Retry-After", "5")])
         self._refuse(response, 503, "too many connections")
+
+    # How it begins
+
+    def come_from(self, request: Request) -> None:
+        """Find out where the request comes from; raises BadRequest. Nothing of its head is needed any more."""
+        self.address = self.runtime.access.check(request, self.address)
+        self.head = b""
+
+    def upgrade(self, request: Request) -> None:
+        """Answer a request for a WebSocket, and begin with frames; raises BadRequest."""
+        rest = self.head[request.head_bytes :]
+        if request.path == MQTT_PATH:
+            self._upgrade_mqtt(request)
+        else:
+            self._upgrade(request)
+        if rest and self._hears:
+            self.frames(rest)
+
+    def _upgrade(self, request: Request) -> None:
+        self.echoing = self.runtime.settings.echo and request.path == "/echo"
+        if not self.echoing and request.path != "/ws":
+            raise BadRequest(404, "This is the client port of Fastpath: open a WebSocket at /ws.")
+        self.come_from(request)
+        bytes_max = ECHO_BYTES_MAX if self.echoing else self.runtime.command_bytes_max
+        response, self.reader, terms = websocket_opening(request, self.listener, bytes_max)
+        if self.echoing:
+            self.client = Client(self, self.fd, False, Principal(None, False, ()), terms)
+            self.runtime.spare(self)
+            self.write_out(response)
+            return
+        # The socket is opened and closed with a code: a browser tells nothing of a refused upgrade.
+        token = query_token(request)
+        refused = self.open(token, terms, direct=self.socket.direct)
+        self.tell_opened(request, token, refused)
+        self.write_out(response)
+        self.turn_away(refused)
+
+    def _upgrade_mqtt(self, request: Request) -> None:
+        """The frames have MQTT in them."""
+        self.come_from(request)
+        response = mqtt_response(request)
+        if self.send_now(response) == len(response):
+            self.stream = MqttStream(self.runtime, self, FrameReader(self.runtime.command_bytes_max))
+        else:
+            self.runtime.loop.call_soon(self.lost)
+
+    def begin_stream(self, request: Request) -> None:
+        """Answer a request that brings a stream; raises BadRequest."""
+        try:
+            if request.path == EVENTS_PATH:
+                begin_events(self, self.runtime, request)
+            else:
+                self._begin_session(request)
+        except BadRequest:
+            self.client = None
+            raise
+
+    def _begin_session(self, request: Request) -> None:
+        """Answer a request for a session over HTTP: what a WebSocket would bring is its stream, what would be said over
+        it is posted. Who may not come is told so by the stream, as over a WebSocket."""
+        self.come_from(request)
+        refused = self.join(request, token_of(request), terms_over(STREAM, self.listener), self)
+        assert self.session is not None
+        head = events_head(request, self.runtime.access.origins is not None)
+        self.write_out(head + session_welcome(self.runtime, self.session.id))
+        self.turn_away(refused)
+
+    def join(self, request: Request, token: str, terms: Terms, posted_to: PostedTo) -> Refused | None:
+        """Begin a session over HTTP, whose client posts to that; or the reason why it may not come."""
+        refused = self.open(token, terms, direct=self.socket.direct)
+        self.session = PostedFrames(self.runtime.http.begin_session(self.runtime.workers.number, posted_to))
+        self.tell_opened(request, token, refused)
+        return refused
+
+    def open(self, token: str, terms: Terms, *, direct: bool = False, refused: Refused | None = None) -> Refused | None:
+        """Make the client known, unless it is refused already; or the reason why it may not come."""
+        try:
+            if refused is None:
+                self.client = self.runtime.sessions.open(self, self.fd, direct, terms, token, self.address, now())
+                return None
+        except Refused as error:
+            self.client = self._stranger(terms)
+            return error
+        self.client = self._stranger(terms)
+        return refused
+
+    def _stranger(self, terms: Terms) -> Client:
+        """Somebody who may not come, as who is told of it sees him."""
+        return Client(self, self.fd, False, Principal(None, False, ()), terms, self.address)
+
+    def tell_opened(self, request: Request, token: str, refused: Refused | None) -> None:
+        """Tell who wants to know that the client has come, or why it may not."""
+        runtime, client = self.runtime, self.client
+        assert client is not None
+        for told in runtime.connection_listeners:
+            if refused is not None:
+                reason = f"{refused.code.label}: {refused.reason}"
+                told.rejected(self.address, reason, code=refused.code, request=request)
+            else:
+                told.opened(client, request)
+        if runtime.asks is not None and refused is None:
+            runtime.asks.opened(client, request, token)
+
+    def turn_away(self, refused: Refused | None) -> bool:
+        """Say goodbye to a client that is refused; whether it is."""
+        if refused is not None:
+            self.close(refused.code, f"{refused.code.label}: {refused.reason}")
+        return refused is not None
+
+    def flow(self, stream: EventStream, head: bytes, events: bytes) -> bool:
+        """Begin with the stream; whether the socket is whole."""
+        self.stream = stream
+        begun = stream.begin(self.send_now, head, events)
+        if begun < 0:
+            self.runtime.loop.call_soon(self.lost)
+        elif not begun:
+            self.await_writable(True)
+        return begun >= 0
+
+    def settle(self) -> None:
+        """The client has said in time what it has to say."""
+        self.fresh = False
+        self.runtime.spare(self)
+
+    # Bytes in
+
+    @property
+    def _hears(self) -> bool:
+        """Whether what comes is more than a request, and somebody takes it."""
+        return self.reader is not None or (self.stream is not None and self.stream.hears)
+
+    def received(self, data: bytes) -> None:
+        """Bytes came; a fault of ours in handling them closes this client only. The caller ends the
+        turn (Runtime.end)."""
+        self.runtime.broker.counters.bytes_in += len(data)
+        try:
+            if self.reader is not None or self._hears:
+                self.frames(data)
+            elif self.client is None and not self.closing:  # who reads a stream has said all
+                self.requested(data)
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """A fault of ours: the client comes back."""
+        log.error("fault while handling %s", self.address, exc_info=error)
+        self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
+
+    def frames(self, data: bytes) -> None:
+        """Frames came, after the request, or packets of MQTT."""
+        paused = self.runtime.paused
+        if self.reader is not None:
+            self.heard()
+        if self.held or (paused and self in paused):
+            self.head += data  # it was on its way when reading stopped
+        elif not self.head and len(data) <= PIECE_BYTES:
+            self._take(data)
+        elif len(data) >= LARGE_BYTES or self.runtime.scheduler.spent:
+            # So much, or so many have filled their sockets that their turns, one after another, would be long.
+            self.head += data
+            self.wait_for_turn()
+        else:
+            began = perf_counter()
+            self._pieces(self.head + data)
+            self.runtime.scheduler.spend(perf_counter() - began)
+
+    def _take(self, data: bytes) -> None:
+        """Handle a piece."""
+        if self.reader is not None:
+            self._handle(self.reader.feed(data))
+        elif self.stream is not None:
+            self.stream.received(data)
+
+    def _pieces(self, data: bytes) -> None:
+        """Handle as much as a turn may take; the rest waits for the next one, and nothing more is read meanwhile."""
+        self.head = b""
+        due = perf_counter() + TURN_SECONDS
+        at, end = 0, len(data)
+        while at < end and not self.ended:
+            self._take(data[at : at + PIECE_BYTES])
+            at += PIECE_BYTES
+            if at < end and (self.held or perf_counter() >= due):
+                self.head = data[at:]
+                if not self.held:
+                    self.wait_for_turn()
+                return
+
+    def wait_for_turn(self) -> None:
+        """Read and handle nothing more in this turn."""
+        self.hold(PauseReason.TURN, True)
+        self.runtime.scheduler.later(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.hold(PauseReason.TURN, False)
+        self._go_on()
+
+    def _handle(self, events: list[Event]) -> None:
+        reader, client, runtime = self.reader, self.client, self.runtime
+        assert client is not None
+        moment = now()
+        due = perf_counter() + TURN_SECONDS if len(events) > 1 else 0.0
+        rest = iter(events)
+        for opcode, payload in rest:
+            if opcode == CLOSE:
+                self.peer_closed(payload)
+                return
+            if self.closing:
+                continue
+            if opcode == PING and not self.echoing:
+                runtime.broker.send(client, encode_frame(PONG, payload))  # with all other answers of this turn
+            elif opcode == PING:
+                self.write(encode_frame(PONG, payload))
+            elif self.echoing:
+                if opcode != PONG:
+                    self.write(_echo(client, opcode, payload))
+            elif opcode == (BINARY if client.form == MSGPACK else TEXT):
+                runtime.sessions.receive(client, payload, moment)
+                if self.fresh and (client.greeted or self.held) and not self.closing:
+                    self.settle()
+                if due and not self.held and not self.closing and perf_counter() >= due:
+                    self.wait_for_turn()
+                if self.held:
+                    runtime.paused[self] = list(rest)
+                    return
+            elif opcode == PONG:
+                for told in runtime.ponged if payload else ():  # not to the server's own pings, which are empty
+                    told(client, payload)
+            else:
+                wanted = "binary" if client.form == MSGPACK else "text"
+                self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
+        if self.session is not None:
+            self.session.handled(0)
+        elif reader is not None and reader.error is not None and not self.closing:
+            # The framing is broken: what is wrong is said, and nothing more is read.
+            self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
+            if client.queue is None:
+                self._sent_all()
+
+    # What is posted to a session over HTTP
+
+    def heard(self) -> None:
+        """The client has shown that it lives."""
+        if self.client is not None:
+            self.client.alive = True
+
+    def posted(self, first: int, frames: list[bytes], done: Done) -> None:
+        """The client says these frames over HTTP (edge/runtime/component.py, PostedTo)."""
+        session, client, paused = self.session, self.client, self.runtime.paused
+        if session is None or client is None or self.closing:
+            done(ENDED)
+            return
+        self.heard()
+        waits = self.held or self in paused
+        new: list[Event] = [(TEXT, frame) for frame in session.accept(first, frames, bool(waits), done)]
+        try:
+            if waits:
+                session.handled(len(paused.get(self, ())))  # a repetition of what is handled, or waits
+            else:
+                self._handle(new)
+        except Exception as error:
+            self.failed(error)
+
+    def hold(self, why: int, held: bool) -> None:
+        """Neither read nor handle what was read while there is a reason (core.delivery.link.PauseReason)."""
+        if self.ended or (held and self.closing and why != PauseReason.TURN):
+            return
+        before, self.held = self.held, self.held | why if held else self.held & ~why
+        if not before and self.held:
+            self.socket.await_readable(self, False)
+        elif before and not self.held and why != PauseReason.TURN and len(self.head) > PIECE_BYTES:
+            self.held = PauseReason.TURN  # others may be let go at the same time, with as much
+            self.runtime.scheduler.later(self._take_turn)
+        elif before and not self.held:
+            self.socket.await_readable(self, True)
+            if why == PauseReason.TURN:
+                return  # and it goes on at once
+            if self.head or self in self.runtime.paused or (self.stream is not None and self.stream.held_back):
+                self.runtime.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle what was read before the hold."""
+        if self.ended or self.held:
+            return
+        try:
+            if self.stream is not None:
+                self.stream.go_on()
+            events = self.runtime.paused.pop(self, None)
+            if events is not None:
+                self._handle(events)
+            if self.head and self._hears and not (self.held or self.ended):
+                self._pieces(self.head)
+        except Exception as error:
+            self.failed(error)
+        self.runtime.end()
 
     # Bytes out (core.delivery.link.Link; the outbox's way is core/delivery/outbox_performer.py)
 
@@ -252,14 +512,14 @@ class ClientConnection(Handshake):
         count = stream.send(self.send_now, data) if data else 0
         if stream.waits:
             self.await_writable(True)
-        elif self.mqtt is not None and 0 <= count < len(data):
+        elif 0 <= count < len(data):
             self.await_writable(False)  # it waits for acknowledgements, and not for the socket
         return count
 
     def wait(self, data: bytes, sent: int) -> None:
         """These pieces wait: of MQTT some are said past the others."""
-        if self.mqtt is not None:
-            self.mqtt.overtake(data[sent:])
+        if self.stream is not None:
+            self.stream.overtake(data, sent)
 
     def await_room(self, wanted: bool) -> None:
         """The client has a queue, to be written when the socket takes bytes again; or none any more."""
@@ -300,22 +560,64 @@ class ClientConnection(Handshake):
 
     # Ends
 
+    def peer_closed(self, payload: bytes) -> None:
+        """The client closes, or answers our close (RFC 6455 5.5.1)."""
+        if not self.closing:
+            code, reason = parse_close(payload)
+            self._left(code, reason, encode_frame(CLOSE, close_payload(code) if payload else b""))
+        if self.client is None or self.client.queue is None:
+            self.lost()
+
+    def leave(self, code: int = Close.NORMAL, reason: str = "") -> None:
+        """The client says that it has gone: of a session over HTTP (edge/runtime/component.py, PostedTo), or of MQTT.
+        Nothing more is said to it."""
+        if not self.closing:
+            self._left(code, reason, b"")
+            if self.stream is not None:
+                self.stream.ended()
+            self.runtime.loop.call_soon(self.lost)
+
+    def _left(self, code: int, reason: str, answer: bytes) -> None:
+        if self.client is not None:
+            self.runtime.sessions.outboxes.leave(self.client, code, reason or "closed by the client")
+        self.runtime.broker.counters.closed("by_client")
+        self._tell_end(BY_CLIENT)
+        self.closing = True
+        if answer:
+            self.write_out(answer)
+        if self.client is not None:
+            self.runtime.loop.call_soon(self.runtime.sessions.close, self.client)
+        self.runtime.expect(self, GOODBYE_SECONDS)
+
+    def _sent_all(self) -> None:
+        """End the connection, all being sent, if the peer's answer to the goodbye has come or would not be seen."""
+        if self.stream is not None:
+            if not self.stream.waits:
+                self.stream.ended()
+                self.socket.finish(self)
+            return
+        if self.reader is None or self.reader.error is not None:
+            self.socket.finish(self)  # no frame of this peer is read any more
+        elif self.reader.over:
+            self.lost()
+
     def close(self, code: int, reason: str, seconds: float = GOODBYE_SECONDS) -> None:
         """Send what the core still has for the client, then a close frame; the socket ends when the client answers."""
         if self.closing:
             return
-        client = self.client
+        client, stream = self.client, self.stream
         self.runtime.broker.counters.closed(reason.partition(":")[0])
-        if self.mqtt is not None and not self.mqtt.talk.begun:
+        if stream is not None and not stream.begun:
             if client is not None and client.number:
                 self.runtime.loop.call_soon(self.runtime.sessions.close, client)
             self.client = None
-            self._refuse(self.mqtt.farewell(code, reason), code, reason)
+            self._refuse(stream.farewell(code, reason), code, reason)
             return
-        if client is None or (self.reader is None and self.stream is None and self.session is None):
+        if client is None or (self.reader is None and stream is None and self.session is None):
             self._refuse(error_response(500, "A fault of the server; try again."), 500, reason)
             return
-        if self.mqtt is not None and client.queue is not None:
+        lags = stream is not None and stream.lags
+        if lags and client.queue is not None:
             client.queue.keep_begun(client.terms.wire)  # it may wait for acknowledgements that do not come
         last = self.runtime.sessions.outboxes.end(client, code, reason)
         self._tell_end(LABELS.get(code, OTHER))
@@ -326,9 +628,9 @@ class ClientConnection(Handshake):
             self.runtime.paused.pop(self, None)
             self.hold(~PauseReason.TURN, False)  # for its answer to the close
         self.write_out(last)
-        if self.mqtt is not None and client.queue is not None:
+        if lags and client.queue is not None:
             self.writable()
-        elif client.queue is None and (self.reader is None or self.stream is not None):
+        elif client.queue is None and self.reader is None:
             self._sent_all()
         self.runtime.loop.call_soon(self.runtime.sessions.close, client)
         self.runtime.expect(self, seconds)
@@ -348,19 +650,16 @@ class ClientConnection(Handshake):
 
     def expire(self) -> None:
         """A deadline passed: no command in time, or no answer to our close."""
+        stream = self.stream
         if self.closing:
             self.lost()
         elif self in self.runtime.http.exchanges:
             self.runtime.http.exchanges[self].expire()
-        elif self.mqtt is not None and self.mqtt.talk.connected and not self.mqtt.talk.begun:
-            # It has said its first command in time: it is the server that keeps it waiting.
-            if self.held & PauseReason.ASKED:
-                self.close(Close.NOT_READY, "not_ready: its password cannot be checked at this moment")
-            else:
-                self.close(Close.OVERLOADED, "overloaded: its session cannot be had at this moment")
+        elif stream is not None and not stream.begun and (late := stream.late()) is not None:
+            self.close(*late)
         elif self.client is None:
             self.runtime.broker.counters.limit("handshake")
-            if self.mqtt is not None:
+            if stream is not None:
                 self._refuse(b"", 408, "no CONNECT in time")
                 return
             self._refuse(error_response(408, "No request in time."), 408, "no request in time")
@@ -381,8 +680,8 @@ class ClientConnection(Handshake):
             self.runtime.http.sessions.pop(self.session.id, None)
         if not refused:
             self.runtime.connection_closed()
-        if self.mqtt is not None and self.runtime.mqtt is not None:
-            self.runtime.mqtt.gone(self.mqtt, self.client)
+        if self.stream is not None:
+            self.stream.gone(self.client)
         if self.client is not None:
             self.runtime.sessions.outboxes.drop(self.client)
             self.runtime.blocked.pop(self.client, None)
@@ -392,3 +691,9 @@ class ClientConnection(Handshake):
         else:
             self.runtime.http.end(self)
         self.socket.shut(self)
+
+
+def _echo(client: Client, opcode: int, payload: bytes) -> bytes:
+    """The payload as it came, compressed as the client wants it."""
+    own = client.terms.wire
+    return wire_of(JSON if opcode == TEXT else MSGPACK, own.window_bits, own.deflate_bytes).message(payload)

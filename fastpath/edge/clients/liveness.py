@@ -7,7 +7,7 @@ from typing import cast
 from ...core.delivery.audience import Client
 from ...core.delivery.link import PauseReason
 from ..runtime.kernel_stats import Network, network, unread
-from .incoming import Incoming
+from .connection import ClientConnection
 
 KEPT_MAX = 10_000
 """Clients whose position is known; beyond that the oldest ones are forgotten, and have another turn."""
@@ -34,7 +34,7 @@ class Liveness:
         wire = client.terms.wire
         if not wire.pings:
             return True  # it is judged by its polls (poll_connection.py), or by its keep alive (mqtt/sessions.py)
-        held = cast(Incoming, client.link).held
+        held = cast(ClientConnection, client.link).held
         if held & NOT_READ or (not held and unread(client.slot_key)):
             return True
         found, queue = network(client.slot_key), client.queue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...core.delivery.audience import Client
 from ...core.delivery.wire import terms_of
 from ...core.events.lines import encode_line
 from ...core.protocol.codec import JSON, POLL
@@ -16,7 +17,7 @@ from ..runtime.runtime import Runtime, now
 from .client_socket import ClientSocket
 from .connection import ClientConnection
 from .handshake import POLL_MS, session_terms
-from .posted_frames import BUSY, ENDED, GAP, Done, PostedFrames
+from .posted_frames import BUSY, ENDED, GAP, Done
 
 ANSWER_BYTES = 64 << 10
 """Of frames in one answer, unless one alone is larger."""
@@ -37,8 +38,8 @@ class Polling:
 
     def __init__(self, awake: Callable[[], int]) -> None:
         self._awake = awake
-        self._quiet: dict[PollConnection, int] = {}
-        self._held: dict[PollConnection, int] = {}
+        self._quiet: dict[PollAnswers, int] = {}
+        self._held: dict[PollAnswers, int] = {}
 
     def __len__(self) -> int:
         return len(self._quiet) + len(self._held)
@@ -48,128 +49,121 @@ class Polling:
         """How many polls are held."""
         return len(self._held)
 
-    def hold(self, connection: PollConnection) -> None:
+    def hold(self, poller: PollAnswers) -> None:
         """A poll of the client is held."""
-        self.forget(connection)
-        self._held[connection] = now() + POLL_MS
+        self.forget(poller)
+        self._held[poller] = now() + POLL_MS
 
-    def heard(self, connection: PollConnection) -> None:
+    def heard(self, poller: PollAnswers) -> None:
         """The client has said something, or was answered."""
-        if connection not in self._held:
-            self._quiet.pop(connection, None)
-            self._quiet[connection] = self._awake() + 2 * POLL_MS
+        if poller not in self._held:
+            self._quiet.pop(poller, None)
+            self._quiet[poller] = self._awake() + 2 * POLL_MS
 
-    def forget(self, connection: PollConnection) -> None:
+    def forget(self, poller: PollAnswers) -> None:
         """The client is gone, or waits otherwise."""
-        self._quiet.pop(connection, None)
-        self._held.pop(connection, None)
+        self._quiet.pop(poller, None)
+        self._held.pop(poller, None)
 
     def tick(self, moment: int) -> None:
         """Answer the polls that have been held long enough, and end the sessions whose clients ask nothing."""
-        for connection in _due(self._held, moment):
-            connection.answer()
-        for connection in _due(self._quiet, self._awake()):
-            connection.silent()
+        for poller in _due(self._held, moment):
+            poller.answer()
+        for poller in _due(self._quiet, self._awake()):
+            poller.silent()
 
 
-def _due(connections: dict[PollConnection, int], moment: int) -> list[PollConnection]:
+def _due(pollers: dict[PollAnswers, int], moment: int) -> list[PollAnswers]:
     """Those whose time is over, out of all, who stand in the order of their times."""
     due = []
-    for connection, until in connections.items():
+    for poller, until in pollers.items():
         if until > moment:
             break
-        due.append(connection)
+        due.append(poller)
     return due
 
 
-class PollAnswers(ClientSocket["PollConnection"]):
-    """The socket of those who poll: the answers to their polls."""
+class PollAnswers(ClientSocket[ClientConnection]):
+    """The socket of one who polls: the answers to its polls. What is said over the session is posted here.
 
-    __slots__ = ()
-
-    def send(self, connection: PollConnection, data: bytes | memoryview) -> int:
-        """Take whole lines for the poll that is held; how many bytes that were, 0 while none is."""
-        return connection.collect(data)
-
-    def await_writable(self, connection: PollConnection, wanted: bool) -> None:
-        """The next poll calls ``writable`` by itself."""
-
-    def await_readable(self, connection: PollConnection, wanted: bool) -> None:
-        """What is posted waits by itself."""
-
-    def finish(self, connection: PollConnection) -> None:
-        """The goodbye is in an answer: with that the client has all."""
-        connection.collected()
-
-    def shut(self, connection: PollConnection) -> None:
-        """Let the client know that there is nothing to ask for any more."""
-        connection.over()
-
-
-class PollConnection(ClientConnection):
-    """Collects what is written while a poll is held, until the turn of the loop is over; else nothing is taken, and
-    waits in the client's queue.
-
-    The last answer is kept until the next one, as it may be lost on its way: ``_answers`` counts them, and a poll says
-    how many of them have arrived.
+    Collects what is written while a poll is held, until the turn of the loop is over; else nothing is taken, and waits
+    in the client's queue. The last answer is kept until the next one, as it may be lost on its way: ``_answers`` counts
+    them, and a poll says how many of them have arrived.
     """
 
-    __slots__ = ("_answers", "_due", "_kept", "_last", "_out", "_poll", "_polling")
+    __slots__ = ("_answers", "_connection", "_due", "_kept", "_last", "_out", "_poll", "_polling", "_runtime")
 
     def __init__(self, runtime: Runtime, polling: Polling, address: str, listener: Listener) -> None:
-        super().__init__(runtime, PollAnswers(listener), -runtime.http.number(), address)
+        super().__init__(listener)
+        self._runtime = runtime
         self._polling = polling
         self._poll: Answered | None = None
         self._out = bytearray()
         self._kept = b""
         self._answers = 0
         self._due = self._last = False
+        self._connection: ClientConnection | None = ClientConnection(runtime, self, -runtime.http.number(), address)
+        """None once it is over: the two hold each other."""
 
     # Requests
 
     def begin(self, request: Request, token: str, done: Answered) -> None:
         """The first request: ``done`` gets what the client is told first. Who may not come is told so behind that, as
         over a WebSocket."""
-        refused = self._open(token, terms_of(wire_of(POLL)), direct=False)
-        self.session = PostedFrames(self.runtime.http.begin_session(self.runtime.workers.number, self))
-        self._tell_opened(request, token, refused)
+        connection = self._connection
+        assert connection is not None
+        refused = connection.join(request, token, terms_of(wire_of(POLL)), self)
+        assert connection.session is not None
         self._poll = done
-        self._out += encode_line(encode_body(session_terms(self.runtime, self.session.id), JSON))
-        if refused is not None:
-            self.close(refused.code, f"{refused.code.label}: {refused.reason}")
+        self._out += encode_line(encode_body(session_terms(self._runtime, connection.session.id), JSON))
+        connection.turn_away(refused)
         self.answer()
 
     def poll(self, arrived: int, done: Answered) -> None:
         """The client, at which so many answers have arrived, asks for what has come since."""
-        if self.ended or self.client is None:
+        connection = self._connection
+        if connection is None or connection.client is None:
             done(ENDED, b"")
             return
-        self.heard()
+        connection.heard()
         self._polling.heard(self)
         if arrived == self._answers - 1:
-            done(TOLD, self._again())
+            done(TOLD, self._again(connection.client))
         elif arrived != self._answers:
             done(GAP, b"")
         elif self._last:
             done(ENDED, b"")
-            self.runtime.loop.call_soon(self.lost)
+            self._runtime.loop.call_soon(connection.lost)
         else:
             before, self._poll = self._poll, done
             if before is not None:
                 before(BUSY, b"")  # no answer that counts: the client may not take it for the one that is next
             self._polling.hold(self)
-            self.writable()
+            connection.writable()
 
     def posted(self, first: int, frames: list[bytes], done: Done) -> None:
         """The client says these frames, and shows that it lives."""
-        if not self.closing:
+        connection = self._connection
+        if connection is None:
+            done(ENDED)
+            return
+        if not connection.closing:
             self._polling.heard(self)
-        super().posted(first, frames, done)
+        connection.posted(first, frames, done)
 
-    def _again(self) -> bytes:
+    def leave(self) -> None:
+        """The client says that it has gone."""
+        if self._connection is not None:
+            self._connection.leave()
+
+    def silent(self) -> None:
+        """The client has asked nothing for long."""
+        self._polling.forget(self)
+        if self._connection is not None:
+            self._connection.close(Close.PING_TIMEOUT, "ping_timeout: nothing was asked for long")
+
+    def _again(self, client: Client) -> bytes:
         """The last answer once more, without what the client does not read any more, or may not."""
-        client = self.client
-        assert client is not None
         sids = {topic.sid for topic in client.subscriptions}
         return b"".join(line for line, sid in client.terms.wire.split(self._kept) if sid < 0 or sid in sids)
 
@@ -185,41 +179,38 @@ class PollConnection(ClientConnection):
         self._out.clear()
         self._answers += 1
         self._polling.forget(self)
-        if not self.ended:
+        if self._connection is not None:
             self._polling.heard(self)
         poll(TOLD, self._kept)
 
-    def _answer_soon(self) -> None:
-        if not self._due:
-            self._due = True
-            self.runtime.loop.call_soon(self.answer)
+    # The socket
 
-    def silent(self) -> None:
-        """The client has asked nothing for long."""
-        self._polling.forget(self)
-        self.close(Close.PING_TIMEOUT, "ping_timeout: nothing was asked for long")
-
-    # What its socket takes
-
-    def collect(self, data: bytes | memoryview) -> int:
+    def send(self, connection: ClientConnection, data: bytes | memoryview) -> int:
         """Take whole lines for the poll that is held; how many bytes that were, 0 while none is."""
-        if self.ended:
+        if connection.ended:
             return -1
         if self._poll is None:
             return 0
         taken = _whole(data, ANSWER_BYTES - len(self._out), alone=not self._out)
         self._out += data[:taken]
-        if taken:
-            self._answer_soon()
+        if taken and not self._due:
+            self._due = True
+            self._runtime.loop.call_soon(self.answer)
         return taken
 
-    def collected(self) -> None:
-        """The goodbye is among what was taken."""
+    def await_writable(self, connection: ClientConnection, wanted: bool) -> None:
+        """The next poll calls ``writable`` by itself."""
+
+    def await_readable(self, connection: ClientConnection, wanted: bool) -> None:
+        """What is posted waits by itself."""
+
+    def finish(self, connection: ClientConnection) -> None:
+        """The goodbye is in an answer: with that the client has all."""
         self._last = True
 
-    def over(self) -> None:
+    def shut(self, connection: ClientConnection) -> None:
         """Answer the poll that is held: there is nothing to ask for any more."""
-        poll, self._poll = self._poll, None
+        poll, self._poll, self._connection = self._poll, None, None
         self._polling.forget(self)
         if poll is not None:
             poll(TOLD, bytes(self._out)) if self._last else poll(ENDED, b"")

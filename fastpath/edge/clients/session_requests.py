@@ -10,7 +10,7 @@ from ..plain_http.answers import HttpAnswer, head_of, refusal
 from ..plain_http.call import Call
 from ..runtime.component import Offers
 from ..runtime.runtime import Runtime
-from .poll_connection import TOLD, Answered, PollConnection, Polling
+from .poll_connection import TOLD, Answered, PollAnswers, Polling
 from .posted_frames import BUSY, ENDED, GAP, HANDLED
 from .session_relay import SessionRelay
 
@@ -72,8 +72,8 @@ class SessionRequests:
             self._runtime.broker.counters.limit("connections")
             raise InvalidMessage("not_ready", f"{POLLING_MAX} clients poll here already; try again later")
         else:
-            connection = PollConnection(self._runtime, self._polling, call.address, call.listener)
-            connection.begin(call.request, call.token, lambda status, body: call.answer(_told(status, body)))
+            answers = PollAnswers(self._runtime, self._polling, call.address, call.listener)
+            answers.begin(call.request, call.token, lambda status, body: call.answer(_told(status, body)))
 
     # Sessions
 
@@ -101,7 +101,7 @@ class SessionRequests:
         elif kind == _LEAVE:
             found.leave()
             done(HANDLED, b"")
-        elif isinstance(found, PollConnection):
+        elif isinstance(found, PollAnswers):
             found.poll(place, done)
         else:
             done(ENDED, b"")
@@ -128,5 +128,5 @@ def _told(status: int, body: bytes) -> HttpAnswer:
 
 
 def _head_of_stream(call: Call) -> None:
-    """What a HEAD is told: a GET is a stream, and never comes here (edge/clients/handshake.py)."""
+    """What a HEAD is told: a GET is a stream, and never comes here (edge/clients/connection.py)."""
     call.answer(head_of(200, EVENTS_TYPE))

@@ -45,7 +45,7 @@ NOWHERE: Place = (0, 0)
 
 
 def _head_of_events(call: Call) -> None:
-    """Answer a HEAD: a GET is a stream, and never comes here (edge/clients/handshake.py)."""
+    """Answer a HEAD: a GET is a stream, and never comes here (edge/clients/connection.py)."""
     call.answer(head_of(200, EVENTS_TYPE))
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import json
 import time
 
 import pytest
 
+from fastpath.core.websocket.handshake import Request
 from fastpath.edge.clients import poll_connection
-from fastpath.edge.clients.poll_connection import Polling
+from fastpath.edge.clients.connection import ClientConnection
+from fastpath.edge.clients.poll_connection import ENDED, TOLD, PollAnswers, Polling
+from fastpath.listen_address import Listener
+from fastpath.server.components import make_runtime
+from fastpath.settings import Settings
 from tests.support.edge.sessions import PollSession
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import auntil
 
 
 class Asker:
@@ -49,6 +58,37 @@ def test_the_times_of_a_client_that_polls(monkeypatch: pytest.MonkeyPatch) -> No
     assert one.told == ["gone"]
     polling.forget(one)  # type: ignore[arg-type]
     assert len(polling) == 0
+
+
+async def test_the_answers_are_the_socket_of_a_connection_and_nothing_of_either_stays() -> None:
+    """They hold each other until the session is over; whoever asks then is told so."""
+    runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
+    told: list[tuple[int, bytes]] = []
+
+    def left() -> list[object]:
+        return [one for one in gc.get_objects() if type(one) in (PollAnswers, ClientConnection)]
+
+    gc.collect()
+    before = len(left())
+    gc.disable()
+    try:
+        listener = Listener.parse("clients://127.0.0.1:0")
+        answers = PollAnswers(runtime, Polling(lambda: 0), "127.0.0.1", listener)
+        asked = Request("GET", "/session/poll", "/session/poll", "", "HTTP/1.1", {}, 0)
+        answers.begin(asked, "", lambda status, body: told.append((status, body)))
+        assert told[0][0] == TOLD
+        assert runtime.http.sessions == {json.loads(told[0][1])["session"]: answers}
+        assert len(left()) == before + 2
+        answers.leave()
+        await auntil(lambda: not runtime.http.sessions)
+        answers.poll(1, lambda status, body: told.append((status, body)))
+        answers.posted(1, [b"{}"], lambda status: told.append((status, b"")))
+        assert [status for status, _ in told[1:]] == [ENDED, ENDED]
+        del answers
+        await auntil(lambda: len(left()) == before)
+    finally:
+        gc.enable()
+    runtime.stop()
 
 
 @pytest.mark.slow

@@ -11,8 +11,11 @@ import pytest
 
 from fastpath.core.delivery.link import PauseReason
 from fastpath.core.websocket.frames import FrameReader
-from fastpath.edge.clients.incoming import Incoming
+from fastpath.edge.clients.client_socket import ClientSocket
+from fastpath.edge.clients.client_stream import Stream
+from fastpath.edge.clients.connection import ClientConnection
 from fastpath.edge.runtime.scheduler import LARGE_BYTES, PIECE_BYTES, Scheduler
+from fastpath.listen_address import Listener
 from tests.support.edge.wire import PING, Socket, masked, request
 from tests.support.sidecar import Sidecar
 
@@ -22,42 +25,35 @@ PINGS = masked(PING, b"x" * 125) * 500
 PACKETS = b"\xc0\x00" * (32 << 10)
 
 
-class Packets:
-    """Stands for a stream of MQTT: notes what it is given."""
+class Packets(Stream):
+    """Stands for a stream of MQTT, in frames or without: notes what it is given."""
 
-    held_back = False
+    hears = True
 
-    def __init__(self, link: Peer) -> None:
+    def __init__(self, link: Peer, reader: FrameReader | None) -> None:
+        super().__init__()
         self.link = link
+        self.reader = reader
 
     def received(self, data: bytes) -> None:
         assert len(data) <= PIECE_BYTES
-        self.link.handled(len(data) // 2)
-
-    def go_on(self) -> None:
-        """There is nothing."""
-
-    def pong(self, payload: bytes) -> None:
-        self.link.handled(1)
+        self.link.handled(len(data) // 2 if self.reader is None else len(self.reader.feed(data)))
 
 
-class Peer(Incoming):
-    """The reading half of a connection, whose every ping is answered at once."""
+class Peer(ClientConnection):
+    """A connection whose every ping is answered at once, and whose socket takes all."""
 
-    __slots__ = ("moment", "name", "reads", "watched")
+    __slots__ = ("name", "reads", "watched")
 
     def __init__(self, name: str, runtime: Any, watched: Rounds, *, mqtt: bool = False, framed: bool = True) -> None:
+        super().__init__(runtime, Socketless(), 0, "127.0.0.1")
         self.name = name
         self.watched = watched
-        self.runtime = runtime
         self.client = SimpleNamespace(alive=False)  # type: ignore[assignment]
-        self.reader = FrameReader() if framed else None
-        self.mqtt = Packets(self) if mqtt else None  # type: ignore[assignment]
-        self.session = self.stream = None
-        self.closing = self.ended = self.fresh = False
+        reader = FrameReader() if framed else None
+        self.stream = Packets(self, reader) if mqtt else None
+        self.reader = None if mqtt else reader
         self.echoing = True
-        self.head = b""
-        self.held = 0
         self.reads = True
 
     def handled(self, count: int) -> None:
@@ -66,32 +62,33 @@ class Peer(Incoming):
     def write(self, data: bytes) -> None:
         self.handled(1)
 
-    def await_readable(self, wanted: bool) -> None:
-        self.reads = wanted
-
-    def now(self) -> int:
-        return 0
-
     def failed(self, error: Exception) -> None:
         raise error
 
-    def close(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str, seconds: float = 0) -> None:
         raise AssertionError(reason)
 
-    def requested(self, data: bytes) -> None:
-        raise AssertionError("there was a request")
 
-    def peer_closed(self, payload: bytes) -> None:
-        raise AssertionError("nobody closes")
+class Socketless(ClientSocket[Peer]):
+    """No socket: whether it is to be read is noted."""
 
-    def leave(self, code: int = 0, reason: str = "") -> None:
-        raise AssertionError("nobody leaves")
+    def __init__(self) -> None:
+        super().__init__(Listener.parse("clients://127.0.0.1:0"))
 
-    def broken(self) -> None:
-        raise AssertionError("nothing is broken")
+    def send(self, connection: Peer, data: bytes | memoryview) -> int:
+        raise AssertionError(data)
 
-    def expire(self) -> None:
-        raise AssertionError("there is time")
+    def await_writable(self, connection: Peer, wanted: bool) -> None:
+        raise AssertionError(wanted)
+
+    def await_readable(self, connection: Peer, wanted: bool) -> None:
+        connection.reads = wanted
+
+    def finish(self, connection: Peer) -> None:
+        raise AssertionError("nobody ends")
+
+    def shut(self, connection: Peer) -> None:
+        raise AssertionError("nobody ends")
 
 
 class Rounds:
@@ -107,6 +104,9 @@ class Rounds:
             broker=SimpleNamespace(counters=SimpleNamespace(bytes_in=0)),
             ponged=[],
             end=lambda: None,
+            connection_opened=lambda: None,
+            expect=lambda connection, seconds: None,
+            settings=SimpleNamespace(handshake_seconds=10),
         )
 
     def peer(self, name: str, **kind: bool) -> Peer:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, ClassVar
 
 from fastpath.client.control.client import Control
+from fastpath.core.auth.grants import Principal
 from fastpath.edge.node.messages import Packet, decode, encode
 from fastpath.edge.runtime.runtime import Runtime
 from fastpath.server.components import make_runtime
@@ -64,7 +65,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.request = 0
-        self.principal = None
+        self.principal: Principal | None = None
         self.ended: list[Any] = []
         self.answers: dict[int, Any] = {}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
+from hashlib import sha256
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from ....core.auth.reasons import PENDING
 from ....core.auth.rules import SUBSCRIBE
+from ....core.auth.tokens import is_token
 from ....core.delivery.audience import Client, Topic
 from ....core.delivery.link import PauseReason
 from ....core.mqtt.decoding import Splitter
@@ -23,13 +25,15 @@ from ....core.mqtt.records import sid_of_record, split_records
 from ....core.mqtt.session import Subscription
 from ....core.mqtt.talk import Talk
 from ....core.mqtt.topics import matches, topic_of
-from ....core.protocol.errors import Close
+from ....core.protocol.errors import Close, Refused
 from ....core.websocket.close_frames import close_payload
-from ....core.websocket.frames import CLOSE, PONG, encode_binary, encode_frame
+from ....core.websocket.frames import BINARY, CLOSE, PING, PONG, FrameReader, encode_binary, encode_frame
+from ....core.websocket.handshake import Request
 from ...runtime.runtime import now
 from ...runtime.scheduler import TURN_SECONDS
 from ...runtime.socket_writer import write_each
-from ..client_socket import ClientSocket
+from ..client_stream import SendNow, Stream, StreamLink
+from ..handshake import MQTT_PATH, terms_over
 
 if TYPE_CHECKING:
     from ...runtime.runtime import Runtime
@@ -58,58 +62,10 @@ _CLOSE_OF = {
 }
 
 
-class MqttLink(Protocol):
-    """A connection that speaks MQTT."""
-
-    client: Client | None
-    closing: bool
-    ended: bool
-    held: int
-    fd: int
-    mqtt: MqttStream | None
-
-    @property
-    def socket(self) -> ClientSocket[Any]:
-        """The socket that it has."""
-
-    def write(self, data: bytes) -> None:
-        """Send whole records."""
-
-    def lag(self, data: bytes, sent: int) -> None:
-        """The socket took only ``sent`` bytes of the records (-1: it is broken)."""
-
-    def writable(self) -> None:
-        """Hand on what waits."""
-
-    def await_writable(self, wanted: bool) -> None:
-        """Call ``writable`` when the socket takes bytes again, or no more."""
-
-    def send_now(self, data: bytes | memoryview) -> int:
-        """Hand bytes to the socket; how many it took, -1 when it is broken."""
-
-    def admit_mqtt(self, packet: ConnectPacket) -> None:
-        """Let the client in, or refuse it."""
-
-    def hold(self, why: int, held: bool) -> None:
-        """Handle nothing more of what the client says while there is a reason (core.delivery.link.PauseReason)."""
-
-    def leave(self, code: int, reason: str) -> None:
-        """The client has said goodbye."""
-
-    def close(self, code: int, reason: str) -> None:
-        """Say goodbye with a close code and reason."""
-
-    def wait_for_turn(self) -> None:
-        """Read and handle nothing more in this turn."""
-
-    def lost(self) -> None:
-        """The connection is over."""
-
-
-class MqttStream:
+class MqttStream(Stream):
     """What speaks MQTT on one connection; implements core.mqtt.talk.Host.
 
-    ``framed``: each piece is a WebSocket message.
+    With a ``reader`` of frames each piece is a WebSocket message, both ways.
     """
 
     __slots__ = (
@@ -120,8 +76,8 @@ class MqttStream:
         "_link",
         "_looks",
         "_packets",
+        "_reader",
         "_replies",
-        "_rest",
         "_runtime",
         "_splitter",
         "_writing",
@@ -129,14 +85,18 @@ class MqttStream:
         "talk",
     )
 
-    def __init__(self, runtime: Runtime, link: MqttLink, *, framed: bool) -> None:
+    hears = True
+    lags = True
+
+    def __init__(self, runtime: Runtime, link: StreamLink, reader: FrameReader | None = None) -> None:
+        super().__init__()
         bytes_max = runtime.command_bytes_max
         self._runtime = runtime
         self._link = link
-        self._framed = framed
+        self._reader = reader
+        self._framed = reader is not None
         self._splitter = Splitter(bytes_max)
         self._packets: deque[bytes] | None = None  # an empty deque takes 760 bytes
-        self._rest = b""
         self._replies = 0  # bytes of answers since the socket has taken all
         self._writing = self._looks = self._yields = False
         self._faulty = False  # what is written to it went wrong: it is about to be ended, and gets nothing more
@@ -144,11 +104,36 @@ class MqttStream:
         settings = runtime.settings
         self.talk = Talk(self, bytes_max, settings.outbox_bytes_max, settings.mqtt_keep_alive_seconds)
         self._heard = runtime.awake.time
+        if runtime.mqtt is not None:
+            runtime.mqtt.came(self)
 
     # Bytes in
 
     def received(self, data: bytes) -> None:
-        """Bytes came: whole packets are handled, unless something holds the client."""
+        """Handle bytes of MQTT, or frames that have them in them (5: 6)."""
+        link, reader = self._link, self._reader
+        if reader is None:
+            if not link.closing:
+                self._take(data)
+            return
+        for opcode, payload in reader.feed(data):
+            if opcode == CLOSE:
+                self.ended()
+                self._runtime.loop.call_soon(link.lost)
+                return
+            if link.closing or opcode == PONG:
+                continue
+            if opcode == PING:
+                self._answer(encode_frame(PONG, payload), as_is=True)
+            elif opcode == BINARY:
+                self._take(payload)
+            else:
+                link.close(Close.BAD_MESSAGE, "bad_message: MQTT is made of binary frames")
+        if reader.error is not None and not link.closing:
+            link.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
+
+    def _take(self, data: bytes) -> None:
+        """Bytes of MQTT: whole packets are handled, unless something holds the client."""
         self._heard = self._runtime.awake.time
         if not self._packets and self._splitter.idle and self._hears and self.talk.acknowledgements(data):
             return
@@ -215,7 +200,62 @@ class MqttStream:
         return self._link.client.publisher if self._link.client is not None else None
 
     def admit(self, packet: ConnectPacket) -> None:
-        self._link.admit_mqtt(packet)
+        """Let a client in: its password is its token, or that of a user, which is checked first."""
+        given = (packet.password or b"").decode(errors="replace")
+        passwords = self._runtime.passwords
+        if passwords is None or not packet.user or not given or is_token(given):
+            self._let_in(given, None)
+            return
+        self._link.hold(PauseReason.ASKED, True)
+        passwords.check(packet.user, given, self._link.address, self._password_checked)
+
+    def _password_checked(self, token: str, refused: Refused | None) -> None:
+        if not self._link.ended and not self._link.closing:
+            self._link.hold(PauseReason.ASKED, False)
+            self._let_in(token, refused)
+
+    def _let_in(self, token: str, refused: Refused | None) -> None:
+        """Let a client in with this token, unless it is refused already."""
+        link, table = self._link, self._runtime.mqtt
+        assert table is not None
+        refused = link.open(token, terms_over(self.talk.form, link.socket.listener), refused=refused)
+        # CONNECT, as those see it who are told of requests.
+        request = Request("CONNECT", MQTT_PATH, MQTT_PATH, "", "MQTT", {"user-agent": self.talk.version}, 0)
+        link.tell_opened(request, token, refused)
+        if link.turn_away(refused):
+            return
+        assert link.client is not None
+        # Where no claims say who it is a hook says so later: until then it is the bearer of its token.
+        principal = link.client.principal
+        unknown = self._runtime.asks is not None and principal.claims is None
+        owner = f"?{sha256(token.encode()).hexdigest()}" if unknown else principal.user
+        table.take(self, owner, self._begin)
+        if not self.talk.begun and not link.closing:
+            link.hold(PauseReason.TAKING, True)  # at most as long as a handshake may take
+
+    def _begin(self, session: MqttSession, present: bool, missed: str) -> None:
+        """The client's session is here, maybe by a message of another worker: a fault is this client's alone."""
+        link = self._link
+        if link.closing or link.ended:
+            return
+        link.hold(PauseReason.TAKING, False)
+        link.settle()
+        try:
+            self.talk.begin(session, present=present, missed=missed)
+        except Exception as error:
+            link.failed(error)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has got its session."""
+        return self.talk.begun
+
+    def late(self) -> tuple[int, str] | None:
+        if not self.talk.connected:
+            return None
+        if self._link.held & PauseReason.ASKED:
+            return Close.NOT_READY, "not_ready: its password cannot be checked at this moment"
+        return Close.OVERLOADED, "overloaded: its session cannot be had at this moment"
 
     def command(self, data: bytes) -> None:
         if self._writing:  # nothing goes into the core while it writes
@@ -370,11 +410,6 @@ class MqttStream:
 
     # Bytes out
 
-    @property
-    def waits(self) -> bool:
-        """Whether the socket has not taken all of what was begun."""
-        return bool(self._rest)
-
     def alike(self, shared: SharedPackets) -> bytes | None:
         """The packets of what goes to a group, if this client is sent it as all are, or but for the packet ids; None:
         it goes its own way."""
@@ -404,7 +439,7 @@ class MqttStream:
         """Whether each piece is a WebSocket message."""
         return self._framed
 
-    def send(self, send_now: Callable[[bytes | memoryview], int], data: bytes | memoryview) -> int:
+    def send(self, send_now: SendNow, data: bytes | memoryview) -> int:
         """Take whole records and return how many bytes of them left; -1 when the socket is broken."""
         if self._faulty:
             return -1
@@ -427,13 +462,13 @@ class MqttStream:
         log.error("fault while writing packets: the connection is ended", exc_info=error)
         self._faulty = True
 
-    def overtake(self, data: bytes) -> None:
+    def overtake(self, data: bytes, sent: int) -> None:
         """These records have to wait: what of them are answers is said past the messages."""
         if not self.talk.opened or self._link.closing:
             return
         self._writing = True
         try:
-            for record in split_records(data):
+            for record in split_records(data[sent:]):
                 self.talk.overtake(record)
         except Exception:
             log.exception("fault while writing answers: the connection is ended")
@@ -444,14 +479,6 @@ class MqttStream:
     def sent(self, rest: bytes) -> None:
         """All was handed to the socket, of which it has left the rest."""
         self._rest = rest
-
-    def flush(self, send_now: Callable[[bytes | memoryview], int]) -> int:
-        """Send what is left of what was begun: 1 when the socket took it, 0 when not all, -1 when it is broken."""
-        count = send_now(self._rest)
-        if count < 0:
-            return -1
-        self._rest = self._rest[count:]
-        return 0 if self._rest else 1
 
     def farewell(self, code: int, reason: str) -> bytes:
         """What a client is told that has not been let in, as it goes over the socket."""
@@ -464,15 +491,15 @@ class MqttStream:
     def parting(self) -> tuple[Reason, str] | None:
         return self._last
 
-    def pong(self, payload: bytes) -> None:
-        """Answer the ping of a WebSocket."""
-        self._answer(encode_frame(PONG, payload), as_is=True)
-
     def ended(self) -> None:
         """Say over a WebSocket that it ends, when all else has been said."""
         if self._framed:
             self._push(encode_frame(CLOSE, close_payload(Close.NORMAL)), as_is=True)
             self._framed = False
+
+    def gone(self, client: Client | None) -> None:
+        if self._runtime.mqtt is not None:
+            self._runtime.mqtt.gone(self, client)
 
     def _as_sent(self, out: bytes) -> bytes:
         return encode_binary(out) if self._framed and out else out
@@ -481,7 +508,7 @@ class MqttStream:
         """Hand packets to the socket; what it does not take waits. -1 when it is broken."""
         out = out if as_is else self._as_sent(out)
         if self._rest:
-            self._rest += out
+            self._rest = b"".join((self._rest, out))
             return 0
         count = self._link.send_now(out)
         if count >= 0 and count < len(out):
@@ -505,12 +532,12 @@ class MqttStreams:
             shared.read(data)
         except Exception:
             log.exception("fault while reading what goes to a group: each client is written to alone")
-        links: list[MqttLink] = []
+        links: list[StreamLink] = []
         packets: list[bytes] = []
         try:
             for client in clients:
-                link = cast(MqttLink, client.link)
-                alike = self._alike(link.mqtt)
+                link = cast(StreamLink, client.link)
+                alike = self._alike(link.stream)
                 if alike is None:
                     link.write(data)
                 elif alike:
@@ -531,13 +558,13 @@ class MqttStreams:
         self._framed = self._framed or encode_binary(alike)
         return self._framed
 
-    def _write_all(self, links: list[MqttLink], packets: list[bytes]) -> None:
+    def _write_all(self, links: list[StreamLink], packets: list[bytes]) -> None:
         written = write_each(map(os.write, [link.fd for link in links], packets))
         for link, data, count in zip(links, packets, written, strict=True):
             if count == len(data):
                 continue
             if count < 0:
                 link.lag(b"", -1)
-            elif link.mqtt is not None:
-                link.mqtt.sent(data[count:])
+            elif link.stream is not None:
+                link.stream.sent(data[count:])
                 link.await_writable(True)

@@ -44,7 +44,8 @@ from fastpath.core.mqtt.session import MqttSession, Subscription
 from fastpath.core.mqtt.talk import Talk
 from fastpath.core.protocol.codec import MQTT5
 from fastpath.core.protocol.messages import Message
-from fastpath.edge.clients.mqtt.stream import MqttLink, MqttStream, MqttStreams
+from fastpath.edge.clients.client_stream import StreamLink
+from fastpath.edge.clients.mqtt.stream import MqttStream, MqttStreams
 from fastpath.edge.runtime.runtime import Runtime
 from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
@@ -157,7 +158,7 @@ def test_what_is_retained_is_looked_for_in_turns() -> None:
                 over.set()
 
         link.hold = hold
-        stream = MqttStream(runtime, cast(MqttLink, link), framed=False)
+        stream = MqttStream(runtime, cast(StreamLink, link))
         stream.resend(filters, ([*topics], {}))
         assert link.holds == [(PauseReason.SEARCHING, True)]
         await over.wait()
@@ -521,15 +522,15 @@ class Written:
         self.fd, self.socket, self.closing = ours.fileno(), SimpleNamespace(direct=True), False
         self.client = SimpleNamespace(queue=None, link=self)
         self.alone: list[int] = []
-        self.mqtt = MqttStream(runtime, cast(MqttLink, self), framed=False)
+        self.stream = MqttStream(runtime, cast(StreamLink, self))
         self.session = MqttSession("name", V5, 60)
         self.session.subscribe(Subscription(Filter(text=text, qos=1), ["/a/b"], 0, True))
-        outgoing = Outgoing(self.session, self.mqtt.talk, self.mqtt, 100, 0, 0, 1000)
-        self.mqtt.talk = cast(Talk, SimpleNamespace(opened=True, outgoing=outgoing))
+        outgoing = Outgoing(self.session, self.stream.talk, self.stream, 100, 0, 0, 1000)
+        self.stream.talk = cast(Talk, SimpleNamespace(opened=True, outgoing=outgoing))
 
     def write(self, data: bytes) -> None:
         """Note what became of the records."""
-        self.alone.append(self.mqtt.send(lambda out: len(out), data))
+        self.alone.append(self.stream.send(lambda out: len(out), data))
 
     def lag(self, data: bytes, sent: int) -> None:
         """Note how much of it the socket has taken."""
@@ -587,7 +588,7 @@ def test_what_is_known_as_sent_is_sent_though_another_members_link_fails() -> No
         runtime = make_runtime(Settings(mode="none"), asyncio.get_running_loop())
         with ExitStack() as stack:
             one = Written(stack, runtime, "/a/b")
-            other = SimpleNamespace(link=SimpleNamespace(mqtt=None, write=fails))
+            other = SimpleNamespace(link=SimpleNamespace(stream=None, write=fails))
             record = encode_record(Message("/a/b", "1", epoch=1, seq=1), 1, 0, MQTT5)
             with pytest.raises(RuntimeError):
                 MqttStreams().write(cast("list[Client]", [one.client, other]), record)
