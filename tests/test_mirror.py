@@ -61,6 +61,7 @@ PROGRAMS = (
 
 AGAIN = {
     "workers/test_delivery.py": "the examples of delivery, with clients and publishers on different workers",
+    "edge/clients/test_other_wire.py": "what clients see, over lines of JSON",
     "redis/test_node.py": "the examples of delivery, on Redis",
     "postgres/cases/test_notes.py": "the notes of MariaDB's, which are as late",
     "measure/calls.py": "what a test sends, at its pace",

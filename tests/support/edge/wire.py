@@ -16,7 +16,7 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -149,7 +149,15 @@ class Socket:
 
 
 class WireClient(Socket):
-    """A WebSocket client; ``form`` None offers no subprotocol."""
+    """A WebSocket client; ``form`` None offers no subprotocol. Where another wire is ``spoken`` it is a client of that
+    (tests/support/edge/lines.py)."""
+
+    spoken: ClassVar[type[WireClient] | None] = None
+
+    def __new__(cls, *given: object, **named: object) -> Self:
+        """Of the kind that is spoken."""
+        del given, named
+        return object.__new__(cls.spoken or cls)  # type: ignore[return-value]
 
     def __init__(
         self,
