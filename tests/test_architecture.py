@@ -71,6 +71,21 @@ NAMES_ARE_UNIQUE = (
 )
 """The packages in which a class's name means one thing."""
 
+MEAN_TWO_THINGS = {
+    "what programs import, and what the core calls the same": """
+        Attempt Client Disconnected Failed Message NotReady Options Presence Range Reader Reply Request Responder Server
+        StagingFailed
+    """,
+    "messages of the workers, which are read as messages.NAME": """
+        Asked Attendance Events Parts Patterns Present Publish Published Requested
+    """,
+    "still to be told apart": """
+        Binary Channels Command Ended Engine Feed Figure Histogram Outlet Place PortOutlet Progress Room Verdict
+        _Answer _Asked _Kept _Peer
+    """,
+}
+"""Names of classes that mean one thing in each package of fastpath/, and two in all of it."""
+
 CONNECTS = {
     "realtime/nodes/asking.py": "each of all nodes",
     "realtime/nodes/control_sockets.py": "the first node that answers, over connections that a process shares",
@@ -239,6 +254,17 @@ def test_the_name_of_a_class_means_one_thing_in_a_package(package: str) -> None:
                 places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
     assert places, "no class was looked at"
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_the_name_of_a_class_means_one_thing_in_all_of_the_sidecar() -> None:
+    """Who finds a name finds what it means: no name begins to mean a second thing."""
+    places: dict[str, set[str]] = {}
+    for path, tree in sources("fastpath"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name not in ONE_IN_TWO_FORMS:
+                places.setdefault(node.name, set()).add(path)
+    excused = {name for names in MEAN_TWO_THINGS.values() for name in names.split()}
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in excused} == {}
 
 
 def test_every_folder_of_tests_is_a_package() -> None:

@@ -11,7 +11,7 @@ from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, Request, bui
 import msgspec
 
 from .asking import ask
-from .servers import Server, Servers, is_loopback, parse_servers
+from .servers import Servers, WeightedServer, is_loopback, parse_servers
 
 ServersSource = str | Callable[[], Servers | Awaitable[Servers]]
 """An ``http(s)://`` address that answers ``{"servers": [{"url", "weight"}, …]}``, or a callable, async or not."""
@@ -27,7 +27,7 @@ def check_source(source: ServersSource | None) -> None:
 
 async def fetch_servers(
     source: ServersSource, seconds: float, tls: ssl.SSLContext | None, proxy: str | bool | None = True
-) -> list[Server]:
+) -> list[WeightedServer]:
     """Return the list at present; raise what the source raises, OSError, ValueError or msgspec.DecodeError."""
     what = "the list of servers"
     if isinstance(source, str):
@@ -35,7 +35,7 @@ async def fetch_servers(
     return parse_servers(await ask(source, seconds, what))
 
 
-class _Answer(msgspec.Struct):
+class _ListedServers(msgspec.Struct):
     servers: list[dict[str, str | int]]
 
 
@@ -47,4 +47,4 @@ def _get(url: str, seconds: float, tls: ssl.SSLContext | None, proxy: str | bool
     elif not proxy or is_loopback(urlsplit(url).hostname or ""):
         handlers.append(ProxyHandler({}))
     with build_opener(*handlers).open(request, timeout=seconds) as answer:
-        return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=_Answer).servers
+        return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=_ListedServers).servers

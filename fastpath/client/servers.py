@@ -15,7 +15,7 @@ Draw = Callable[[], float]
 """Randomness: a number from 0 up to, but not, 1."""
 
 
-class Server(NamedTuple):
+class WeightedServer(NamedTuple):
     """An address and how often it is picked, 0 to 100; one of weight 0 only when no other is left."""
 
     url: str
@@ -26,16 +26,16 @@ Servers = str | Iterable[str | tuple[str, int] | Mapping[str, Any]]
 """One address, or several: texts, ``(url, weight)``, or maps as ``/api/servers/`` answers them."""
 
 
-def parse_servers(given: Servers) -> list[Server]:
+def parse_servers(given: Servers) -> list[WeightedServer]:
     """Return the servers that are meant, each address once; raise ValueError for what is no address or weight."""
-    parsed: dict[str, Server] = {}
+    parsed: dict[str, WeightedServer] = {}
     for one in [given] if isinstance(given, str) else given:
         if isinstance(one, str):
-            server = Server(one)
+            server = WeightedServer(one)
         elif isinstance(one, Mapping):
-            server = Server(one.get("url", ""), one.get("weight", WEIGHT))
+            server = WeightedServer(one.get("url", ""), one.get("weight", WEIGHT))
         else:
-            server = Server(*one)
+            server = WeightedServer(*one)
         if not isinstance(server.url, str) or not _is_address(server.url):
             raise ValueError(f"an address is ws://host:port/ws or wss://host:port/ws, not {server.url!r}")
         if type(server.weight) is not int or not 0 <= server.weight <= WEIGHT_MAX:
@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
 class ServerList:
     """Servers by weight: a round tries each at most once, and those whose connection was lost of late last."""
 
-    def __init__(self, servers: Iterable[Server], draw: Draw = random.random) -> None:
+    def __init__(self, servers: Iterable[WeightedServer], draw: Draw = random.random) -> None:
         self._servers = list(servers)
         self._draw = draw
         self._failed: set[str] = set()
@@ -80,11 +80,11 @@ class ServerList:
         """The addresses of all servers in the list."""
         return [server.url for server in self._servers]
 
-    def replace(self, servers: Iterable[Server]) -> None:
+    def replace(self, servers: Iterable[WeightedServer]) -> None:
         """Take a new list, from the next pick on; an empty one changes nothing."""
         self._servers = list(servers) or self._servers
 
-    def add(self, servers: Iterable[Server]) -> None:
+    def add(self, servers: Iterable[WeightedServer]) -> None:
         """Add servers that a draining server has named: new ones, or other weights of known ones."""
         told = {server.url: server for server in servers}
         self._servers = [told.pop(server.url, server) for server in self._servers]
@@ -100,7 +100,7 @@ class ServerList:
                 return self._one_of(choice)
         return ""
 
-    def _one_of(self, choice: list[Server]) -> str:
+    def _one_of(self, choice: list[WeightedServer]) -> str:
         if len(choice) == 1:
             return choice[0].url
         at = self._draw() * sum(server.weight or 1 for server in choice)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class EngineHost:
     """The things that the process around an engine gives it when it starts."""
 
     loop: asyncio.AbstractEventLoop
@@ -198,7 +198,7 @@ class Engine(ABC):
         """Keep these options of subjects, all that there are, which count from now on."""
         del rows
 
-    def start(self, host: Host) -> None:
+    def start(self, host: EngineHost) -> None:
         """Bring the broker to where what is kept ends, or begin to; raises SettingsError."""
         del host
 

@@ -33,7 +33,7 @@ from ..edge.control.subject_branches import SubjectBranches
 from ..edge.control.subject_detail import SubjectDetail
 from ..edge.control.subjects import Subjects
 from ..edge.control.traces import Traces
-from ..edge.hooks.gateway import Asks
+from ..edge.hooks.gateway import DjangoHook
 from ..edge.hooks.passwords import Passwords
 from ..edge.listen.key_address import KeyAddress
 from ..edge.listen.key_file import KeyFile
@@ -146,7 +146,7 @@ def make_runtime(
         *make_tracing(settings, runtime),
     ]
     if isinstance(grants, Hooked):
-        components.append(Asks(runtime, grants.asking))
+        components.append(DjangoHook(runtime, grants.asking))
     runtime.serve(*components)
     return runtime
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..edge.runtime.component import Offers, Plain
 from ..edge.runtime.runtime import Runtime, now
-from ..engine.base import Engine, Host
+from ..engine.base import Engine, EngineHost
 from ..engine.registry import engine_class
 from ..settings import Settings
 
@@ -29,7 +29,7 @@ async def begin(engine: Engine, runtime: Runtime, stopped: Callable[[], Coroutin
     Redis may not be there yet: this waits for it, or until ``stopped`` returns. Raises SettingsError.
     """
     accepted_at = runtime.latency.accepted_at if runtime.latency is not None else None
-    engine.start(Host(runtime.loop, runtime.end, runtime.go_stale, runtime.go_fresh, accepted_at))
+    engine.start(EngineHost(runtime.loop, runtime.end, runtime.go_stale, runtime.go_fresh, accepted_at))
     runtime.serve(Plain(Offers(figures=engine.figures)))
     joining = asyncio.ensure_future(engine.joined())
     stopping = asyncio.ensure_future(stopped())

@@ -42,7 +42,7 @@ class Work(NamedTuple):
     """True while one of the worker's threads runs, or waits for a CPU."""
 
 
-class Verdict(Enum):
+class HangVerdict(Enum):
     """The decision about a worker: what is to be done, or told."""
 
     STARVED = "it gets no CPU; leave it alone"
@@ -62,7 +62,7 @@ class Silence:
         """Seconds since the worker's last beat, as far as the parent was awake."""
         self.ran = self.waited = self.blocked = 0.0
         """Seconds since the worker was first looked at: CPU time used, CPU time waited for, and neither of them."""
-        self.told: set[Verdict] = set()
+        self.told: set[HangVerdict] = set()
         """Verdicts that were told of the worker, and are to be taken back when it beats."""
 
     @property
@@ -101,7 +101,7 @@ class Silence:
         self.ran = self.waited = self.blocked = 0.0
 
 
-Found = tuple[Verdict, int, Silence]
+Found = tuple[HangVerdict, int, Silence]
 """A verdict, the worker's number, and what it was found from."""
 
 
@@ -168,9 +168,9 @@ class Judge:
         found = []
         for worker, silence in self._silences.items():
             starved = silence.silent >= self._hang_seconds and silence.waited >= self._hang_seconds / 4
-            if starved and Verdict.STARVED not in silence.told:
-                silence.told.add(Verdict.STARVED)
-                found.append((Verdict.STARVED, worker, silence))
+            if starved and HangVerdict.STARVED not in silence.told:
+                silence.told.add(HangVerdict.STARVED)
+                found.append((HangVerdict.STARVED, worker, silence))
         return found
 
     def _machine(self) -> list[Found]:
@@ -179,9 +179,9 @@ class Judge:
         for worker in self.crowd:
             silence = self._silences[worker]
             silence.excuse()
-            if silence.silent >= self._hang_seconds and Verdict.MACHINE not in silence.told:
-                silence.told.add(Verdict.MACHINE)
-                found.append((Verdict.MACHINE, worker, silence))
+            if silence.silent >= self._hang_seconds and HangVerdict.MACHINE not in silence.told:
+                silence.told.add(HangVerdict.MACHINE)
+                found.append((HangVerdict.MACHINE, worker, silence))
         return found
 
     def _hung(self) -> list[Found]:
@@ -196,13 +196,13 @@ class Judge:
                 return []
             self._suspect, self._until = hung[0], self._clock.time + ANSWER_SECONDS
             silence = self._silences[hung[0]]
-            silence.told.add(Verdict.HANGS)
-            return [(Verdict.HANGS, hung[0], silence)]
+            silence.told.add(HangVerdict.HANGS)
+            return [(HangVerdict.HANGS, hung[0], silence)]
         if self._clock.time < self._until:
             return []
         self._killed, self._suspect = self._suspect, None
         self._until = self._clock.time + REPLACED_SECONDS
-        return [(Verdict.KILL, self._killed, self._silences.pop(self._killed))]
+        return [(HangVerdict.KILL, self._killed, self._silences.pop(self._killed))]
 
     def _judge_anew(self) -> None:
         self._killed = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..edge.runtime.component import Component
 from ..edge.runtime.runtime import Runtime
-from ..edge.workers.presence import Attending, node_name
-from ..edge.workers.presence_leader import View
+from ..edge.workers.presence import WorkerPresence, node_name
+from ..edge.workers.presence_leader import NodePresence
 from ..engine.base import Engine, PresenceChannel
 
 
@@ -20,13 +20,13 @@ class PresenceComponent:
             messenger = engine.messenger(node, self._nodes)
             if messenger is not None:
                 self._nodes.join(node, messenger, survivors > 0)
-        view = None if worker else View(runtime, node, learns=survivors > 0)
+        view = None if worker else NodePresence(runtime, node, learns=survivors > 0)
         if view is not None:
             self._channel = engine.presence(node, view.hear)
             if self._channel is not None:
                 self._channel.start()
                 view.join(self._channel)
-        self._attending = Attending(runtime, node, worker, view)
+        self._attending = WorkerPresence(runtime, node, worker, view)
         self.components: list[Component] = [self._attending]
         if view is not None:
             self.components.insert(0, view)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..logs.formats import event
-from .hangs import Judge, Silence, Verdict, Work
+from .hangs import HangVerdict, Judge, Silence, Work
 
 BEAT = b"\0"
 """Byte that a worker writes to its parent each second."""
@@ -70,17 +70,17 @@ class Watchdog:
         for verdict, number, silence in self._judge.look(time.monotonic(), works):
             self._act(verdict, number, silence)
 
-    def _act(self, verdict: Verdict, number: int, silence: Silence) -> None:
-        if verdict is Verdict.KILL:
+    def _act(self, verdict: HangVerdict, number: int, silence: Silence) -> None:
+        if verdict is HangVerdict.KILL:
             stack = self._stacks[number].decode(errors="replace") or "(it did not say where it stands)"
             self._tell("worker killed", logging.ERROR, number, traceback=stack)
             self._send(number, signal.SIGKILL)
             self.end(number)
             return
         found = {**_seconds(silence), "state": _state(self._pids[number])}
-        if verdict is Verdict.STARVED:
+        if verdict is HangVerdict.STARVED:
             self._tell("worker starved", logging.WARNING, number, **found)
-        elif verdict is Verdict.MACHINE:
+        elif verdict is HangVerdict.MACHINE:
             self._tell("worker silent as others are", logging.ERROR, number, others=len(self._judge.crowd) - 1, **found)
         else:
             self._stacks[number] = b""

@@ -79,7 +79,7 @@ def workers_of(settings: Settings) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Place:
+class _WorkerPlace:
     """A worker's place, and the process that fills it."""
 
     def __init__(self, number: int) -> None:
@@ -96,7 +96,7 @@ class _Place:
 class _Parent:
     def __init__(self, settings: Settings, count: int) -> None:
         self._settings = settings
-        self._places = [_Place(number) for number in range(count)]
+        self._places = [_WorkerPlace(number) for number in range(count)]
         self._listeners: list[Listener] = []
         self._held: list[socket.socket] = []
         self._unix: dict[str, socket.socket] = {}
@@ -200,7 +200,7 @@ class _Parent:
                 place.start_at = None
                 self._start(place)
 
-    def _start(self, place: _Place) -> None:
+    def _start(self, place: _WorkerPlace) -> None:
         survivors = sum(other.serves for other in self._places if other is not place)
         reading, writing = os.pipe()
         place.started = time.monotonic()
@@ -288,7 +288,7 @@ class _Parent:
                 if place.report == descriptor:
                     self._heard(place)
 
-    def _heard(self, place: _Place) -> None:
+    def _heard(self, place: _WorkerPlace) -> None:
         data = os.read(place.report, 65536)
         if not data:  # it has ended, maybe before it served
             os.close(place.report)
@@ -336,7 +336,7 @@ class _Parent:
                 if place.pid == pid:
                     self._ended(place, os.waitstatus_to_exitcode(status))
 
-    def _ended(self, place: _Place, status: int) -> None:
+    def _ended(self, place: _WorkerPlace, status: int) -> None:
         if place.report >= 0:
             self._heard(place)
         if place.report >= 0:

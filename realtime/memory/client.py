@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from fastpath.client.errors import ConnectionRejected, Disconnected, refusal
 from fastpath.client.message import Message, Position, Status
-from fastpath.client.subscriber.events import Answered, Arrived, Refused
+from fastpath.client.subscriber.events import Answered, Arrived, SubscriptionRefused
 from fastpath.client.subscriber.state import ClientState
 from fastpath.core.protocol import messages as wire
-from fastpath.core.protocol.errors import Refused as TokenRefused
+from fastpath.core.protocol.errors import SubscriptionRefused as TokenRefused
 from realtime.memory.node import FORM, Connection, MemoryNode
 
 STATUSES_MAX = 10_000
@@ -219,7 +219,7 @@ class MemoryClient:
                     self._answers[event.id] = event.answer
                     if len(self._answers) > STATUSES_MAX:
                         self._answers.pop(next(iter(self._answers)))
-                case Refused():
+                case SubscriptionRefused():
                     raise event.error
                 case Status():
                     self._statuses.append(event)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.client.backoff import Backoff, Jitter
-from fastpath.client.servers import Server, ServerList, parse_servers
+from fastpath.client.servers import ServerList, WeightedServer, parse_servers
 
 weights = st.lists(st.integers(0, 100), min_size=1, max_size=6)
 chance = st.floats(0, 1, exclude_max=True)
@@ -18,7 +18,7 @@ chance = st.floats(0, 1, exclude_max=True)
 
 def listed(weights: list[int], draw: Any = random.random) -> ServerList:
     """Servers named by their places."""
-    return ServerList([Server(f"ws://{place}/ws", weight) for place, weight in enumerate(weights)], draw)
+    return ServerList([WeightedServer(f"ws://{place}/ws", weight) for place, weight in enumerate(weights)], draw)
 
 
 @given(weights, chance)
@@ -61,13 +61,13 @@ def test_the_share_of_a_server_is_its_weight() -> None:
 
 def test_the_list_changes() -> None:
     servers = listed([100, 100])
-    servers.add([Server("ws://0/ws", 0), Server("ws://new/ws", 7)])
+    servers.add([WeightedServer("ws://0/ws", 0), WeightedServer("ws://new/ws", 7)])
     assert servers.urls == ["ws://0/ws", "ws://1/ws", "ws://new/ws"]
     servers.fail("ws://1/ws")
     assert servers.pick() == "ws://new/ws"
     servers.fail("ws://new/ws")
     assert servers.pick() == "ws://0/ws"
-    servers.replace([Server("ws://other/ws"), Server("ws://1/ws")])
+    servers.replace([WeightedServer("ws://other/ws"), WeightedServer("ws://1/ws")])
     assert servers.pick() == "ws://other/ws"
     servers.replace([])
     assert servers.urls == ["ws://other/ws", "ws://1/ws"]

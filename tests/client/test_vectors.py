@@ -9,7 +9,7 @@ import pytest
 
 from fastpath.client.message import Message, Status
 from fastpath.client.publisher.window import Window
-from fastpath.client.subscriber.events import Answered, Arrived, Event, Interesting, Named, Requested, RequestOver
+from fastpath.client.subscriber.events import Answered, Arrived, Event, Interesting, Named, RequestArrived, RequestOver
 from fastpath.client.subscriber.state import ClientState
 from fastpath.core.protocol import messages as wire
 from fastpath.core.protocol.codec import Form
@@ -150,7 +150,7 @@ def test_the_client_reads_these_answers(vector: Vector, form: Form) -> None:
                 assert plain(answer) == value
             case Interesting():
                 assert event == Interesting([SUBJECT], True)  # of what nobody wanted nobody ceases to want
-            case Requested(asked):
+            case RequestArrived(asked):
                 assert plain(asked) == value
             case RequestOver(to):
                 assert to == value["to"]

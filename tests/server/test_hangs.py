@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.server.hangs import LOOK_SECONDS, REPLACED_SECONDS, SILENT_SECONDS, Judge, Verdict, Work
+from fastpath.server.hangs import LOOK_SECONDS, REPLACED_SECONDS, SILENT_SECONDS, HangVerdict, Judge, Work
 
 HANG = 10.0
 BEATS, SPINS, STANDS, STARVES, CREEPS = "beats", "spins", "stands", "starves", "creeps"
@@ -24,7 +24,7 @@ class Machine:
     def __init__(self, count: int, does: Callable[[int, float], str], hang: float = HANG, waits: bool = True) -> None:
         self.moment = 0.0
         self.judge = Judge(hang, self.moment)
-        self.said: list[tuple[float, Verdict, int]] = []
+        self.said: list[tuple[float, HangVerdict, int]] = []
         self._does = does
         self._waits = waits
         self._ran = dict.fromkeys(range(count), 0.0)
@@ -37,7 +37,7 @@ class Machine:
         for number in range(count):
             self.judge.begin(number)
 
-    def run(self, steps: Iterable[float]) -> list[tuple[Verdict, int]]:
+    def run(self, steps: Iterable[float]) -> list[tuple[HangVerdict, int]]:
         """What was said; a worker that is killed is replaced 2 s later, and beats then."""
         replaced: dict[int, float] = {}
         for step in steps:
@@ -50,7 +50,7 @@ class Machine:
             works = {number: self._work(number) for number in self.judge.silent}
             for verdict, number, _ in self.judge.look(self.moment, works):
                 self.said.append((round(self.moment, 2), verdict, number))
-                if verdict is Verdict.KILL:
+                if verdict is HangVerdict.KILL:
                     del self._ran[number]
                     others = [self.moment - self._beat[other] for other in self._ran]
                     self.killed.append((self._used[number], self._stood[number], others))
@@ -97,7 +97,7 @@ def all_of(what: str, end: float = 1e9) -> Callable[[int, float], str]:
 @pytest.mark.parametrize("waits", [True, False])
 def test_one_that_hangs_is_asked_and_killed(what: str, waits: bool) -> None:
     machine = Machine(3, lambda number, moment: what if number == 1 and 5 <= moment < 17 else BEATS, waits=waits)
-    assert machine.run(looks(60)) == [(Verdict.HANGS, 1), (Verdict.KILL, 1)]
+    assert machine.run(looks(60)) == [(HangVerdict.HANGS, 1), (HangVerdict.KILL, 1)]
     asked, killed = (moment for moment, *_ in machine.said)
     assert HANG - LOOK_SECONDS <= asked - 4 <= HANG + 1, "its last beat was at 4 s"
     assert 1 <= killed - asked <= 1.5
@@ -110,12 +110,12 @@ def test_one_that_goes_on_is_left_alone() -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_one_that_is_starved_is_told_of_once_and_never_killed(waits: bool) -> None:
-    assert Machine(2, one(STARVES), waits=waits).run(looks(600)) == [(Verdict.STARVED, 1)]
+    assert Machine(2, one(STARVES), waits=waits).run(looks(600)) == [(HangVerdict.STARVED, 1)]
 
 
 def test_one_that_gets_little_and_never_beats_hangs_once_it_has_had_enough() -> None:
     machine = Machine(2, lambda number, moment: CREEPS if number == 1 and 5 <= moment < 45 else BEATS)
-    assert machine.run(looks(60)) == [(Verdict.STARVED, 1), (Verdict.HANGS, 1), (Verdict.KILL, 1)]
+    assert machine.run(looks(60)) == [(HangVerdict.STARVED, 1), (HangVerdict.HANGS, 1), (HangVerdict.KILL, 1)]
     assert machine.said[-1][0] > 5 + (HANG - 1.5) / SHARE[CREEPS], "by its own time, not the wall's"
 
 
@@ -123,19 +123,19 @@ def test_one_that_gets_little_and_never_beats_hangs_once_it_has_had_enough() -> 
 @pytest.mark.parametrize("what", [STANDS, STARVES])
 def test_several_at_once_are_the_machine(count: int, what: str) -> None:
     said = Machine(count, all_of(what)).run(looks(300))
-    assert {verdict for verdict, _ in said} <= {Verdict.MACHINE, Verdict.STARVED}
-    assert {number for verdict, number in said if verdict is Verdict.MACHINE} == set(range(count))
+    assert {verdict for verdict, _ in said} <= {HangVerdict.MACHINE, HangVerdict.STARVED}
+    assert {number for verdict, number in said if verdict is HangVerdict.MACHINE} == set(range(count))
     assert len(said) == len(set(said)), "each is told of once"
 
 
 def test_the_last_one_that_comes_back_is_judged_from_then_on() -> None:
     machine = Machine(4, lambda number, moment: STANDS if 5 <= moment < (45 if number else 53) else BEATS)
-    assert Verdict.HANGS not in {verdict for verdict, _ in machine.run(looks(100))}
+    assert HangVerdict.HANGS not in {verdict for verdict, _ in machine.run(looks(100))}
 
 
 def test_some_of_many_are_the_machine_too() -> None:
     machine = Machine(53, lambda number, moment: STARVES if number < 22 and moment >= 5 else BEATS)
-    assert Verdict.KILL not in {verdict for verdict, _ in machine.run(looks(120))}
+    assert HangVerdict.KILL not in {verdict for verdict, _ in machine.run(looks(120))}
 
 
 def test_endless_loops_end_one_after_the_other() -> None:
@@ -143,12 +143,12 @@ def test_endless_loops_end_one_after_the_other() -> None:
     killed: list[float] = []
 
     def does(number: int, moment: float) -> str:
-        times = [at for at, verdict, one in machine.said if verdict is Verdict.KILL and one == number]
+        times = [at for at, verdict, one in machine.said if verdict is HangVerdict.KILL and one == number]
         return BEATS if times else SPINS
 
     machine = Machine(3, does)
     machine.run(looks(120))
-    killed = [at for at, verdict, _ in machine.said if verdict is Verdict.KILL]
+    killed = [at for at, verdict, _ in machine.said if verdict is HangVerdict.KILL]
     assert len(killed) == 3
     assert all(after - before >= HANG for before, after in pairwise(killed))
 
@@ -164,7 +164,7 @@ def test_a_replacement_that_never_serves_does_not_hold_up_the_others_for_ever() 
         killed += [
             (number, count * LOOK_SECONDS)
             for verdict, number, _ in judge.look(count * LOOK_SECONDS, works)
-            if verdict is Verdict.KILL
+            if verdict is HangVerdict.KILL
         ]
     assert [number for number, _ in killed] == [0, 1]
     assert killed[1][1] - killed[0][1] >= REPLACED_SECONDS
@@ -178,7 +178,7 @@ def test_a_parent_that_does_not_run_itself_blames_nobody_for_standing_still(paus
 def test_a_parent_that_was_suspended_counts_on_from_where_it_was() -> None:
     machine = Machine(2, lambda number, moment: STANDS if number == 1 and moment < 3600 + 16 else BEATS)
     assert machine.run([*looks(4), 3600.0, *looks(4)]) == []
-    assert machine.run(looks(30)) == [(Verdict.HANGS, 1), (Verdict.KILL, 1)]
+    assert machine.run(looks(30)) == [(HangVerdict.HANGS, 1), (HangVerdict.KILL, 1)]
 
 
 def test_without_proc_the_time_the_parent_was_awake_counts() -> None:
@@ -187,7 +187,7 @@ def test_without_proc_the_time_the_parent_was_awake_counts() -> None:
     found = []
     for count in range(1, 50):
         found += [(verdict, count * LOOK_SECONDS) for verdict, *_ in judge.look(count * LOOK_SECONDS, {0: None})]
-    assert [verdict for verdict, _ in found] == [Verdict.HANGS, Verdict.KILL]
+    assert [verdict for verdict, _ in found] == [HangVerdict.HANGS, HangVerdict.KILL]
     assert 10 <= found[0][1] <= 11
 
 
@@ -219,7 +219,7 @@ def test_whoever_is_killed_had_the_time_and_was_the_only_one(
 
     machine = Machine(len(scripts), does)
     machine.run(step for step, count in steps for _ in range(count))
-    kills = [at for at, verdict, _ in machine.said if verdict is Verdict.KILL]
+    kills = [at for at, verdict, _ in machine.said if verdict is HangVerdict.KILL]
     assert all(later - earlier >= HANG - SILENT_SECONDS for earlier, later in pairwise(kills))
     for used, stood, others in machine.killed:
         assert used + stood >= HANG - SILENT_SECONDS

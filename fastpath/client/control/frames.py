@@ -25,7 +25,7 @@ FRAME_BYTES = 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Call:
+class PublishCall:
     """One call of publish(), from its beginning until it returns.
 
     Its rows are encoded here, in its own thread: what cannot be is nobody else's error. With a ``publisher`` they have
@@ -63,12 +63,12 @@ class SharedFrame:
 
     __slots__ = ("calls", "done", "first", "publisher", "sent", "told")
 
-    def __init__(self, calls: list[Call]) -> None:
+    def __init__(self, calls: list[PublishCall]) -> None:
         self.calls = calls
         self.publisher = ""
         self.first = 0
         self.sent = self.done = False
-        self.told: Iterator[Call] = iter(())
+        self.told: Iterator[PublishCall] = iter(())
         """Calls that are still to be woken when the frame is done."""
 
     @property
@@ -123,14 +123,14 @@ class Frames:
         # Held for moments, in which nothing is waited for. What interrupts a thread there, a signal's handler or a
         # finalizer, may publish as well.
         self._lock = threading.RLock()
-        self._waiting: deque[Call] = deque()
+        self._waiting: deque[PublishCall] = deque()
         self._busy = False
 
     def locked(self) -> bool:
         """Return True while a frame is being sent."""
         return self._busy
 
-    def carry_out(self, call: Call) -> None:
+    def carry_out(self, call: PublishCall) -> None:
         """Return when the call has its outcome, or without one when its time is over; not sent, it has no frame."""
         try:
             if self._begin(call) or self._wait(call):
@@ -139,7 +139,7 @@ class Frames:
         finally:
             self._leave(call)
 
-    def _begin(self, call: Call) -> bool:
+    def _begin(self, call: PublishCall) -> bool:
         """Return True if the call may be sent now; else let it wait."""
         with self._lock:
             if self._busy:
@@ -150,7 +150,7 @@ class Frames:
             call.leads = self._busy = True
             return True
 
-    def _wait(self, call: Call) -> bool:
+    def _wait(self, call: PublishCall) -> bool:
         """Wait for the outcome, or until it is this thread that sends: True."""
         call.woken.acquire(timeout=max(0.0, call.deadline - time.monotonic()))
         if not call.leads or time.monotonic() >= call.deadline:
@@ -160,7 +160,7 @@ class Frames:
             call.frame.begin()
         return True
 
-    def _leave(self, call: Call) -> None:
+    def _leave(self, call: PublishCall) -> None:
         """Leave the frames, as the call returns: what it did for other calls is done, or is another call's from now
         on."""
         with self._lock:
@@ -194,9 +194,9 @@ class Frames:
                 call.frame = frame
             max(there, key=_deadline).lead()
 
-    def _gather(self) -> list[Call]:
+    def _gather(self) -> list[PublishCall]:
         """Take the calls of the next frame from those that wait."""
-        calls: list[Call] = []
+        calls: list[PublishCall] = []
         rows = size = 0
         while self._waiting:
             call = self._waiting[0]

@@ -14,7 +14,7 @@ from msgspec import Raw
 from ..errors import ControlRefused, SidecarBusy, SidecarSilent, SidecarUnavailable
 from .breaker import Breaker
 from .client import Answer, Control
-from .frames import Call, Frames, SharedFrame
+from .frames import Frames, PublishCall, SharedFrame
 
 UNAVAILABLE = "unavailable"
 """The code of a publication that a node cannot store safely now; another may be able to."""
@@ -121,7 +121,7 @@ class Nodes:
         refusals = [breaker.refusal() for breaker in self._breakers]
         if all(refusals):  # not to wait behind the call that tries
             raise _none_answers(map(SidecarUnavailable, (control.path for control in self.controls), refusals))
-        call = Call(messages, deadline, publisher)
+        call = PublishCall(messages, deadline, publisher)
         self._publishing.carry_out(call)
         if isinstance(call.outcome, dict):
             return call.outcome

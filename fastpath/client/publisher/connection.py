@@ -24,11 +24,11 @@ CLIENT = "py/1"
 _WAITS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The loss of a connection that is of no use any more; another may be."""
 
 
-class PublisherConnection(ABC):
+class PortConnection(ABC):
     """A connection to one of several servers, made again, or to the next one, after a loss; a subclass says what goes
     over it.
 
@@ -139,7 +139,7 @@ class PublisherConnection(ABC):
             except ConnectionRejected:
                 self._drop()
                 raise
-            except (Lost, OSError, BadFrame) as error:
+            except (ConnectionLost, OSError, BadFrame) as error:
                 self._next(str(error) or type(error).__name__)
 
     def _begin_anew(self) -> None:
@@ -215,7 +215,7 @@ class PublisherConnection(ABC):
         waiter.register(connection, select.POLLIN | (select.POLLOUT if self._out else 0))
         left = self._alive_at + self._timeout - time.monotonic()
         if left <= 0 or not waiter.poll(left * 1000):
-            raise Lost(f"no answer within {self._timeout:g} s")
+            raise ConnectionLost(f"no answer within {self._timeout:g} s")
 
     def _sent(self, connection: socket.socket) -> bool:
         try:
@@ -232,7 +232,7 @@ class PublisherConnection(ABC):
         except _WAITS:
             return False
         if not data:
-            raise Lost("the server closed the connection")
+            raise ConnectionLost("the server closed the connection")
         self._alive_at = time.monotonic()
         for frame in self._unpacker.feed(data):
             self._answered(frame)
@@ -261,7 +261,7 @@ class PublisherConnection(ABC):
     def _refused(self, code: int, reason: str) -> None:
         renewable = code != Close.TOKEN_EXPIRED or callable(self._token)
         if may_reconnect(code) and renewable:
-            raise Lost(f"{code} {reason}")
+            raise ConnectionLost(f"{code} {reason}")
         raise ConnectionRejected(code, reason)
 
 

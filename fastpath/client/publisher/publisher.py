@@ -17,8 +17,8 @@ from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
 
 from ..errors import RefusedMessage
 from ..message import AsOf
-from .connection import PublisherConnection
-from .window import Batch, Results, Settled, Window
+from .connection import PortConnection
+from .window import Results, SentBatch, Settled, Window
 
 _ENVELOPE_BYTES = 32
 """Room that a batch's frame needs beside its rows."""
@@ -32,7 +32,7 @@ Row = Sequence[Any]
 """``[subject, content, fields, meta]``; fields and meta may be None or left out (protocol.md 6.2)."""
 
 
-class Publisher(PublisherConnection):
+class Publisher(PortConnection):
     """A publisher that sends batches of messages, and again after a lost connection, until they are acknowledged.
 
     Each message has a number of this publisher, and keeps it when it is sent again, to whichever server: it is stored
@@ -145,7 +145,7 @@ class Publisher(PublisherConnection):
             raise RefusedMessage(0, "invalid", str(error)) from None
         if len(rows) > FRAME_BYTES_MAX - _ENVELOPE_BYTES:
             raise _too_large(0, len(rows))
-        batch: Batch = self._window.submit(rows, 1, alone=True)
+        batch: SentBatch = self._window.submit(rows, 1, alone=True)
         self._pump(lambda: batch.done)
         if batch.refused is not None:
             raise batch.refused

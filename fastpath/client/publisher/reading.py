@@ -12,7 +12,7 @@ from fastpath.core.protocol.messages import Value
 from fastpath.core.protocol.packets import pack
 
 from ..errors import refusal
-from .connection import PublisherConnection
+from .connection import PortConnection
 
 RANGES_MAX = 2000
 """Ranges in one question (protocol.md 6.14)."""
@@ -69,7 +69,7 @@ class Missing(NamedTuple):
     why: str
 
 
-class Reader(PublisherConnection):
+class Reader(PortConnection):
     """A reader that asks how far subjects have come, and reads messages between positions, over a connection that is
     replaced.
 

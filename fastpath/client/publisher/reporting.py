@@ -11,10 +11,10 @@ from fastpath.core.protocol.errors import BadFrame
 from fastpath.core.protocol.packets import pack
 
 from ..errors import RefusedMessage
-from .connection import PublisherConnection
+from .connection import PortConnection
 
 
-class Reporter(PublisherConnection):
+class Reporter(PortConnection):
     """A job's reports to the one server at ``url``; the user of ``token`` needs the right to publish to
     ``/__sys__/jobs/JOB``.
 

@@ -18,7 +18,7 @@ from fastpath.core.protocol.errors import BadFrame
 from fastpath.core.protocol.packets import FRAME_BYTES_MAX, pack
 
 from ..errors import StagingFailed
-from .connection import PublisherConnection
+from .connection import PortConnection
 
 GAP = "gap"
 INVALID = "invalid"
@@ -55,7 +55,7 @@ class RefusedRow(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Frame:
+class StageFrame:
     """Some runs on their way: its place in the attempt, and its number on the connection."""
 
     rows: int
@@ -65,7 +65,7 @@ class Frame:
     number: int = 0
 
 
-class Stager(PublisherConnection):
+class Stager(PortConnection):
     """A client that stages frames of rows, at most ``window`` of them without an answer, and again after a lost
     connection.
 
@@ -88,9 +88,9 @@ class Stager(PublisherConnection):
         self._attempt = attempt
         self._window_asked = self._window = window
         self._not_staged: list[tuple[Any, list[RefusedRow]]] = []
-        self._queued: deque[Frame] = deque()
-        self._unanswered: deque[Frame] = deque()
-        self._back: list[Frame] = []
+        self._queued: deque[StageFrame] = deque()
+        self._unanswered: deque[StageFrame] = deque()
+        self._back: list[StageFrame] = []
         self._chunks = 0
         self._number = 0
         self._why: tuple[str, str] | None = None
@@ -104,7 +104,7 @@ class Stager(PublisherConnection):
             reason = f"{len(runs)} bytes do not fit a frame of {FRAME_BYTES_MAX} bytes"
             self._not_staged.append((tag, [RefusedRow(place, TOO_LARGE, reason) for place in range(rows)]))
             return
-        self._queued.append(Frame(rows, runs, tag, self._chunks))
+        self._queued.append(StageFrame(rows, runs, tag, self._chunks))
         self._chunks += 1
         self._pump(lambda: not self._queued and not self._out)
 
@@ -144,12 +144,12 @@ class Stager(PublisherConnection):
             self._released()
         return False
 
-    def _first(self, number: int) -> Frame:
+    def _first(self, number: int) -> StageFrame:
         if not self._unanswered or self._unanswered[0].number != number:
             raise BadFrame(f"an answer that fits no frame: {number}")
         return self._unanswered.popleft()
 
-    def _failed(self, frame: Frame, code: str, reason: str) -> None:
+    def _failed(self, frame: StageFrame, code: str, reason: str) -> None:
         """Note that nothing of the frame is staged. What was sent behind it fails for that, and is sent again after
         it."""
         if code == INVALID and frame.rows == 1:
@@ -208,7 +208,7 @@ class Committed(NamedTuple):
     winners: list[tuple[int, int, int]]
 
 
-class Committer(PublisherConnection):
+class Committer(PortConnection):
     """A client that commits batches of transactions, and drops what is staged and not wanted any more."""
 
     def __init__(
@@ -261,7 +261,7 @@ class Committer(PublisherConnection):
     def _answer(self, frame: list[Any]) -> bool:
         match frame:
             case ["committed", int(number), dict(told)] if number == self._number:
-                self._result = msgspec.convert(told, _Told).committed()
+                self._result = msgspec.convert(told, _CommittedMap).committed()
                 self._request = []
             case ["aborted", int(number)] if number == self._number:
                 self._request = []
@@ -293,7 +293,7 @@ class Committer(PublisherConnection):
         return False
 
 
-class _Told(msgspec.Struct):
+class _CommittedMap(msgspec.Struct):
     """The map of ``committed``."""
 
     rows: int

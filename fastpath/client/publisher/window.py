@@ -39,7 +39,7 @@ _decode_rows = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class SentBatch:
     """Some rows and their indexes; ``alone`` keeps its results out of the totals, for a call that waits for it.
 
     ``number`` is the batch's on the connection, ``first`` the first row's publication number (protocol.md 6.2), 0
@@ -89,17 +89,17 @@ class Window:
         self._again = {NOT_READY, UNAVAILABLE, OUT_OF_ORDER} if alone else {NOT_READY, UNAVAILABLE}
         self._next = first
         self._number = 0
-        self._queued: deque[Batch] = deque()
-        self._sent: deque[Batch] = deque()
-        self._held: list[Batch] = []
+        self._queued: deque[SentBatch] = deque()
+        self._sent: deque[SentBatch] = deque()
+        self._held: list[SentBatch] = []
 
-    def submit(self, rows: bytes, count: int, alone: bool = False) -> Batch:
+    def submit(self, rows: bytes, count: int, alone: bool = False) -> SentBatch:
         """Queue rows, a MessagePack array of ``count``."""
         if alone:
-            batch = Batch(rows, (0,), alone=True)
+            batch = SentBatch(rows, (0,), alone=True)
         else:
             first = self.results.messages
-            batch = Batch(rows, range(first, first + count))
+            batch = SentBatch(rows, range(first, first + count))
             self.results.messages += count
         self._queued.append(batch)
         return batch
@@ -157,7 +157,7 @@ class Window:
             batch.done = True
         return len(held) < len(results)
 
-    def _settle(self, batch: Batch, place: int, epoch: int, result: Any) -> None:
+    def _settle(self, batch: SentBatch, place: int, epoch: int, result: Any) -> None:
         code = _code(result)
         if code in self._again:
             return
@@ -181,7 +181,7 @@ class Window:
         if self._on_settled is not None:
             self._on_settled(batch.indexes[place], outcome)
 
-    def _hold(self, batch: Batch, held: Sequence[int], results: Sequence[Any]) -> None:
+    def _hold(self, batch: SentBatch, held: Sequence[int], results: Sequence[Any]) -> None:
         """Keep the rows at these places: those that may be stored in runs of their numbers, the others without one."""
         raw = _decode_rows(batch.rows)
         self.why_held = str(results[held[0]][1])
@@ -199,7 +199,7 @@ class Window:
         indexes, first = batch.indexes, batch.first
         for places, number in [*((run, first + run[0]) for run in runs), *([(new, 0)] if new else [])]:
             # A call that waits for a batch has one row, and waits for this very object.
-            part = batch if batch.alone else Batch(b"", ())
+            part = batch if batch.alone else SentBatch(b"", ())
             part.rows = _encode_rows([raw[place] for place in places])
             part.indexes = [indexes[place] for place in places]
             part.first, part.doubt = number, number > 0
@@ -221,7 +221,7 @@ class Window:
         self._held.clear()
         self._number = 0
 
-    def _return(self, batches: Iterable[Batch]) -> None:
+    def _return(self, batches: Iterable[SentBatch]) -> None:
         """Put batches at the front of the queue: first those with numbers, which must rise, then those that get new
         ones."""
         waiting = [*batches, *self._queued]

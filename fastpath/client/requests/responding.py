@@ -26,7 +26,7 @@ FAILED = "error"
 log = logging.getLogger("fastpath.client")
 
 
-class Responding:
+class RequestHandlers:
     """The handlers of one client; ``send`` takes each reply, which goes to the connection on which the request came, if
     it stands."""
 

@@ -40,7 +40,7 @@ from ..servers import Servers, parse_servers
 from .answers import Statuses
 from .driver import Driver, Interest, Token
 from .machine import Machine
-from .outgoing import Publication
+from .outgoing import OutgoingPublication
 from .streams import Feed, MessageStream, either
 from .subscription_set import check_name
 from .transports.memory import PROCESS
@@ -308,7 +308,7 @@ class Client:
         check_closure(closure)
         check_quality(qos)
         self._driver.check_open()
-        publication = Publication(
+        publication = OutgoingPublication(
             subject,
             content,
             dict(fields or {}),  # the program's own may be another before it is sent

@@ -21,14 +21,23 @@ from ..discovery import ServersSource, fetch_servers
 from ..errors import ClientError, Disconnected, RequestTimeout, TooLarge, Unavailable, refusal, request_failure
 from ..message import Position, Reply, Status
 from ..options import Options, Transport
-from ..requests.responding import Responding
+from ..requests.responding import RequestHandlers
 from .answers import Answers, Statuses
-from .events import Answered, Arrived, Interesting, Probe, Refused, Renew, Requested, RequestOver
+from .events import (
+    Answered,
+    Arrived,
+    Interesting,
+    ProbeTransport,
+    Renew,
+    RequestArrived,
+    RequestOver,
+    SubscriptionRefused,
+)
 from .machine import TOKEN_CODES, Machine, MachineEvent
-from .outgoing import Publication, Settled
+from .outgoing import OutgoingPublication, Settled
 from .streams import MessageStream
 from .transports.carrier import Carrier, probe
-from .transports.link import End
+from .transports.link import LinkEnd
 from .transports.proxies import by_way_of, proxy_of
 
 Token = str | Callable[[], str | Awaitable[str]] | None
@@ -78,8 +87,8 @@ class Driver:
         self._proxy = proxy
         self._source = source
         self._answers = Answers()
-        self._waiting: dict[Publication, asyncio.Future[Position]] = {}
-        self.responding = Responding(self._reply)
+        self._waiting: dict[OutgoingPublication, asyncio.Future[Position]] = {}
+        self.responding = RequestHandlers(self._reply)
         self._carrier = Carrier(machine.state.take_out, self._receive)
         self._connected = asyncio.Event()
         self._resumed = asyncio.Event()
@@ -206,7 +215,7 @@ class Driver:
             raise refusal(answer.code, answer.reason)
         return answer
 
-    def publish(self, publication: Publication) -> asyncio.Future[Position]:
+    def publish(self, publication: OutgoingPublication) -> asyncio.Future[Position]:
         """Queue a publication; the future is what becomes of it."""
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         told = self.machine.publish(publication, time.monotonic())  # raises for what can never be sent
@@ -338,7 +347,7 @@ class Driver:
             if machine.failure is not None:
                 return
 
-    async def _connect(self, token: str) -> End:
+    async def _connect(self, token: str) -> LinkEnd:
         async def opened(form: Form) -> None:
             self._heard_at = time.monotonic()
             self.machine.opened(token, form)
@@ -426,21 +435,21 @@ class Driver:
                     self._settled(event)
                 case Interesting(subjects, wanted):
                     self._tell_interest(subjects, wanted)
-                case Requested(asked):
+                case RequestArrived(asked):
                     self.responding.asked(asked)
                 case RequestOver(to):
                     self.responding.over(to)
                 case Renew():
                     self._renewal = asyncio.create_task(self._renew_by_callable())
-                case Probe(url, transport):
+                case ProbeTransport(url, transport):
                     self._probe = asyncio.create_task(self._find_out(url, transport))
-                case Refused(stream, _, error):
+                case SubscriptionRefused(stream, _, error):
                     stream.end(error)
                     self.machine.unsubscribe(stream.subjects, stream)
                 case Status():
                     self._noticed(event)
         if self.machine.leaving is not None:
-            self._carrier.leave(End(*self.machine.leaving))
+            self._carrier.leave(LinkEnd(*self.machine.leaving))
         self.wake()
 
     def _tell_interest(self, subjects: list[str], wanted: bool) -> None:

@@ -28,7 +28,7 @@ class Answered:
 
 
 @dataclass(slots=True, frozen=True)
-class Refused:
+class SubscriptionRefused:
     """A subscription that will not work; it is forgotten."""
 
     owner: Any
@@ -57,7 +57,7 @@ class Renew:
 
 
 @dataclass(slots=True, frozen=True)
-class Requested:
+class RequestArrived:
     """A request that this client is to answer."""
 
     asked: wire.Asked
@@ -72,11 +72,22 @@ class RequestOver:
 
 
 @dataclass(slots=True, frozen=True)
-class Probe:
+class ProbeTransport:
     """Request to find out if this transport works at an address, beside the connection that stands."""
 
     url: str
     transport: Transport
 
 
-Event = Arrived | Answered | Refused | Named | Interesting | Renew | Probe | Requested | RequestOver | Status
+Event = (
+    Arrived
+    | Answered
+    | SubscriptionRefused
+    | Named
+    | Interesting
+    | Renew
+    | ProbeTransport
+    | RequestArrived
+    | RequestOver
+    | Status
+)

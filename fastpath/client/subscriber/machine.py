@@ -22,14 +22,14 @@ from ..backoff import Backoff
 from ..errors import ConnectionRejected, TooLarge, may_reconnect
 from ..message import Status
 from ..options import Options, Transport
-from ..servers import Draw, Server, ServerList, parse_servers
+from ..servers import Draw, ServerList, WeightedServer, parse_servers
 from .attempts import Attempts
-from .events import Answered, Event, Named, Probe, Refused, Renew
-from .outgoing import Outgoing, Publication, Settled
+from .events import Answered, Event, Named, ProbeTransport, Renew, SubscriptionRefused
+from .outgoing import OutgoingPublication, OutgoingPublications, Settled
 from .recovery import Recovery
 from .renewal import Renewal
 from .state import ClientState
-from .transports.ladder import Failure, Ladder, Memory
+from .transports.ladder import Failure, Ladder, TransportMemory
 from .transports.link import ABNORMAL
 from .transports.memory import AddressMemory
 
@@ -49,14 +49,14 @@ class Machine:
     def __init__(
         self,
         form: Form,
-        servers: Iterable[Server],
+        servers: Iterable[WeightedServer],
         options: Options,
         *,
         publisher: str = "",
         renewable: bool = False,
         pick_draw: Draw = random.random,
         wait_draw: Draw = random.random,
-        memory: Memory | None = None,
+        memory: TransportMemory | None = None,
     ) -> None:
         self.state = ClientState(form, publisher=publisher)
         self.following = self.state.following
@@ -92,7 +92,9 @@ class Machine:
             up_seconds=options.step_up_seconds,
             steady_seconds=options.steady_seconds,
         )
-        self._outgoing = Outgoing(options.publish_queue_messages, options.publish_queue_bytes, options.publish_seconds)
+        self._outgoing = OutgoingPublications(
+            options.publish_queue_messages, options.publish_queue_bytes, options.publish_seconds
+        )
         self._recovery = Recovery()
         self._renewable = renewable
         self._renewed = False
@@ -143,7 +145,7 @@ class Machine:
                         self._renewal.expiring(now)
                     if event.name == "notice" and event.notice == "drain":
                         self.leaving = (Close.DRAIN, "the server drains") if self._attempts.leave(now) else None
-                case Refused():
+                case SubscriptionRefused():
                     events += self._recovery.left([event.subject])
         return [*events, *self._pump(now), *self._renew(now)]
 
@@ -230,7 +232,7 @@ class Machine:
         return [*settled, *self._pump(now), *self._renew(now), *self._probe(now)]
 
     def probed(self, url: str, transport: str, works: bool, now: float) -> None:
-        """Take the outcome of the event ``Probe``."""
+        """Take the outcome of the event ``ProbeTransport``."""
         if self.connected and url == self.url and self._ladder.probed(transport, works, now):
             self.leaving = Close.NORMAL, f"step_up: the transport {transport} works here"
 
@@ -241,7 +243,7 @@ class Machine:
 
     # What the program asks for, beside subscriptions (``following.subscribe``).
 
-    def publish(self, publication: Publication, now: float) -> list[MachineEvent]:
+    def publish(self, publication: OutgoingPublication, now: float) -> list[MachineEvent]:
         """Queue a publication; ``Settled`` tells what became of it, now or later."""
         if self.failure is not None or self.closed:
             return self._tell([Settled(publication, "failed", "the client has ended", answered=False)])
@@ -259,7 +261,7 @@ class Machine:
             self.wait = 0.0
 
     def unsubscribe(self, subjects: Iterable[str], owner: Any = None) -> tuple[list[int], list[MachineEvent]]:
-        """Return the ids of the commands (``Subscriptions.unsubscribe``), and what to tell."""
+        """Return the ids of the commands (``ClientSubscriptions.unsubscribe``), and what to tell."""
         names = list(subjects)
         ids = self.following.unsubscribe(names, owner)
         left = [name for name in names if not self.following.wanted.owners(name)]
@@ -304,7 +306,7 @@ class Machine:
         at = self._ladder.probe_at
         if not self.connected or at is None or now < at:
             return []
-        return [Probe(self.url, self._ladder.probe())]
+        return [ProbeTransport(self.url, self._ladder.probe())]
 
     def _named(self, servers: Iterable[tuple[str, int]]) -> None:
         try:
@@ -324,7 +326,7 @@ class Machine:
                 self._outgoing.on_wire(one, number)
         return self._tell(settled)
 
-    def _publish(self, one: Publication) -> int:
+    def _publish(self, one: OutgoingPublication) -> int:
         return self.state.publish(
             one.subject,
             one.content,

@@ -21,7 +21,7 @@ HOLD_SECONDS = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class Publication:
+class OutgoingPublication:
     """A publication of the program's; ``told`` when the program gave the closure and hears of the outcome."""
 
     subject: str
@@ -56,7 +56,7 @@ class Publication:
 class Settled:
     """The outcome of a publication: a status of protocol.md 4.4, or ``unknown``, with its position if it is ``ok``."""
 
-    publication: Publication
+    publication: OutgoingPublication
     status: str
     reason: str = ""
     epoch: int = 0
@@ -74,7 +74,7 @@ class Settled:
         return QueueFull(self.reason) if self.status == "queue_full" else refusal(self.status, self.reason)
 
 
-class Outgoing:
+class OutgoingPublications:
     """The publications of one client: ``put()``, then ``take()`` what may be sent; ``answered()`` and ``expire()`` tell
     what is settled."""
 
@@ -82,19 +82,19 @@ class Outgoing:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._seconds = seconds
-        self._all: dict[Publication, None] = {}
+        self._all: dict[OutgoingPublication, None] = {}
         self._bytes = 0
         self._order = 0
         self._number = 0
-        self._again: list[Publication] = []  # by number
-        self._rest: list[Publication] = []  # in the program's order
-        self._wire: dict[int, Publication] = {}
+        self._again: list[OutgoingPublication] = []  # by number
+        self._rest: list[OutgoingPublication] = []  # in the program's order
+        self._wire: dict[int, OutgoingPublication] = {}
         self._held_until: float | None = None
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def put(self, publication: Publication, now: float) -> Settled | None:
+    def put(self, publication: OutgoingPublication, now: float) -> Settled | None:
         """Take one in, unless the queue is full. Raises Invalid for half a character, and TypeError."""
         size = _size(publication)
         if len(self._all) >= self._messages_max or self._bytes + size > self._bytes_max:
@@ -111,7 +111,7 @@ class Outgoing:
         self._rest.append(publication)
         return None
 
-    def take(self, now: float) -> Iterator[Publication]:
+    def take(self, now: float) -> Iterator[OutgoingPublication]:
         """Yield the publications to be sent now, in order, numbered; ``on_wire`` must be called for each."""
         if self._held_until is not None and (now < self._held_until or self._wire):
             return
@@ -123,12 +123,12 @@ class Outgoing:
                 publication.number = self._number
             yield publication
 
-    def on_wire(self, publication: Publication, command: int) -> None:
+    def on_wire(self, publication: OutgoingPublication, command: int) -> None:
         """Note that the publication was sent with the command of this id."""
         publication.id, publication.sent, publication.not_ready = command, True, False
         self._wire[command] = publication
 
-    def answered(self, command: int, status: str, now: float) -> Publication | None:
+    def answered(self, command: int, status: str, now: float) -> OutgoingPublication | None:
         """Take an answer; return the publication if that settles it. Else it is sent again, in its time."""
         publication = self._wire.pop(command, None)
         if publication is None:
@@ -152,7 +152,7 @@ class Outgoing:
         """Return True when the command of this id is a publication whose answer is due."""
         return command in self._wire
 
-    def refuse(self, publication: Publication, code: str, reason: str) -> Settled:
+    def refuse(self, publication: OutgoingPublication, code: str, reason: str) -> Settled:
         """Settle a publication that ``take()`` yielded and that cannot be sent on this connection."""
         self._forget(publication)
         if publication.sent:
@@ -201,13 +201,13 @@ class Outgoing:
             times.append(self._held_until)
         return min(times, default=None)
 
-    def _later(self, publication: Publication) -> None:
+    def _later(self, publication: OutgoingPublication) -> None:
         if publication.number:
             insort(self._again, publication, key=lambda other: other.number)
         else:
             insort(self._rest, publication, key=lambda other: other.order)
 
-    def _give_up(self, publication: Publication, reason: str) -> Settled:
+    def _give_up(self, publication: OutgoingPublication, reason: str) -> Settled:
         if publication.id:
             del self._wire[publication.id]
         else:
@@ -217,12 +217,12 @@ class Outgoing:
             return Settled(publication, "unknown", reason)
         return Settled(publication, "not_ready" if publication.not_ready else "failed", reason, answered=False)
 
-    def _forget(self, publication: Publication) -> None:
+    def _forget(self, publication: OutgoingPublication) -> None:
         del self._all[publication]
         self._bytes -= publication.size
 
 
-def _size(publication: Publication) -> int:
+def _size(publication: OutgoingPublication) -> int:
     """Return the size of content and fields in bytes.
 
     Raises Invalid, which names the part, for half a character anywhere, and TypeError for what is neither text nor

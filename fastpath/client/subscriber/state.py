@@ -18,9 +18,9 @@ from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
 from ..errors import TooLarge
 from ..message import Status
-from .events import Answered, Event, Interesting, Named, Requested, RequestOver
+from .events import Answered, Event, Interesting, Named, RequestArrived, RequestOver
 from .subscription_set import covered
-from .subscriptions import Subscriptions
+from .subscriptions import ClientSubscriptions
 
 CLIENT = "py/1"
 
@@ -33,7 +33,7 @@ class ClientState:
         self._publisher = publisher
         self.form: codec.Form = form
         self.out: list[bytes] = []
-        self.following = Subscriptions(self.command, self._fits)
+        self.following = ClientSubscriptions(self.command, self._fits)
         self.frame_bytes: float = COMMAND_BYTES_LEAST
         """The largest frame that this connection's server takes."""
         self.user = ""
@@ -213,7 +213,7 @@ class ClientState:
             case wire.Interest():
                 return self._interests(frame.subjects, frame.wanted)
             case wire.Asked():
-                return [Requested(frame)]
+                return [RequestArrived(frame)]
             case wire.Over():
                 return [RequestOver(frame.to)]
             case wire.Expiring():

@@ -58,7 +58,7 @@ class Newcomer:
 
 
 @dataclass(slots=True, eq=False)
-class Subscription:
+class ClientSubscription:
     """A subscription to a subject.
 
     While it is ``lagging`` gaps are no fault (protocol.md 5.3); while it ``waits`` the server has not begun it.
@@ -329,7 +329,7 @@ class Shape(NamedTuple):
 class SubscriptionRequest(NamedTuple):
     """The content of a subscribe command."""
 
-    wanted: Sequence[Subscription | Pattern]
+    wanted: Sequence[ClientSubscription | Pattern]
     history: int
     conflation: int
     slow: str
@@ -360,13 +360,13 @@ class SubscriptionSet:
     """
 
     def __init__(self) -> None:
-        self.subjects: dict[str, Subscription] = {}
+        self.subjects: dict[str, ClientSubscription] = {}
         """Subscriptions by subject: those that were asked for, and those that patterns have found."""
         self.patterns: dict[str, Pattern] = {}
         self._shapes: dict[Shape, dict[tuple[str, ...], Pattern]] = {}
         self._changes = 0
 
-    def get(self, name: str) -> Subscription | Pattern | None:
+    def get(self, name: str) -> ClientSubscription | Pattern | None:
         """Return the subscription or pattern of this name, if any."""
         return self.patterns.get(name) or self.subjects.get(name)
 
@@ -377,7 +377,7 @@ class SubscriptionSet:
 
     def everybody(self) -> set[Any]:
         """Return the owners of all subjects and patterns."""
-        every: list[Subscription | Pattern] = [*self.subjects.values(), *self.patterns.values()]
+        every: list[ClientSubscription | Pattern] = [*self.subjects.values(), *self.patterns.values()]
         return {owner for wanted in every for owner in wanted.wishes}
 
     def is_level(self, name: str, owner: Any) -> bool:
@@ -397,12 +397,14 @@ class SubscriptionSet:
         wanted = self.subjects.get(name)
         return wanted is not None and wanted.waits
 
-    def put(self, name: str, owner: Any, history: int, wish: Wish, since: Position | None) -> tuple[Subscription, bool]:
+    def put(
+        self, name: str, owner: Any, history: int, wish: Wish, since: Position | None
+    ) -> tuple[ClientSubscription, bool]:
         """Note that an owner wants a subject; return the subscription, and True if the server is to be asked."""
         self._changes += 1
         wanted = self.subjects.get(name)
         if wanted is None or (wanted.wishes.keys() <= {owner} and not self.over(name)):
-            wanted = self.subjects[name] = Subscription(name, [owner], history, *wish, since, since)
+            wanted = self.subjects[name] = ClientSubscription(name, [owner], history, *wish, since, since)
             wanted.wishes[owner] = wish
             return wanted, True
         # All others go on as they do until the server has answered the new owner.
@@ -413,7 +415,7 @@ class SubscriptionSet:
 
     def join_pattern(
         self, pattern: Pattern, owner: Any, history: int, wish: Wish, since: Mapping[str, Position]
-    ) -> tuple[list[Subscription], bool]:
+    ) -> tuple[list[ClientSubscription], bool]:
         """Add an owner to a pattern; return the found subjects to ask for, and True if the pattern is to be asked for
         anew."""
         self._changes += 1
@@ -430,15 +432,15 @@ class SubscriptionSet:
                 asked.append(one)
         return asked, (pattern.conflation, pattern.slow) != before
 
-    def leave(self, wanted: Subscription | Pattern, owner: Any) -> bool:
+    def leave(self, wanted: ClientSubscription | Pattern, owner: Any) -> bool:
         """Let go of one of several owners; False when it is the last, who is to be let go of by ``forget``."""
-        joining = isinstance(wanted, Subscription) and wanted.joining
+        joining = isinstance(wanted, ClientSubscription) and wanted.joining
         if wanted.wishes.keys() <= {owner} and not joining:
             return False
         self._changes += 1
         if wanted.wishes.pop(owner, None) and wanted.wishes:
             wanted.conflation, wanted.slow = served(wanted.wishes.values())
-        if isinstance(wanted, Subscription):
+        if isinstance(wanted, ClientSubscription):
             wanted.held = wanted.held or joining
             wanted.leave(owner)
         else:
@@ -450,7 +452,7 @@ class SubscriptionSet:
             if owner not in one.wishes and covers(pattern.subject, one.subject):
                 one.leave(owner)
 
-    def next(self, wanted: Subscription) -> bool:
+    def next(self, wanted: ClientSubscription) -> bool:
         """Lead in who is waiting, when it is its turn; whether the server is to be asked."""
         self._changes += 1
         return wanted.next()
@@ -466,12 +468,12 @@ class SubscriptionSet:
             if not is_wildcard(subject) and covers(pattern.subject, subject):
                 self.find(subject, position)
 
-    def find(self, subject: str, position: Position | None = None, held: bool = False) -> Subscription | None:
+    def find(self, subject: str, position: Position | None = None, held: bool = False) -> ClientSubscription | None:
         """Return the subject, which a pattern may have found just now; None if nobody wants it."""
         wanted = self.subjects.get(subject)
         if wanted is None and (over := self.over(subject)):
             by = over[0]
-            wanted = Subscription(subject, [], 0, by.conflation, by.slow, position, position, held)
+            wanted = ClientSubscription(subject, [], 0, by.conflation, by.slow, position, position, held)
             self.subjects[subject] = wanted
         return wanted
 
@@ -486,11 +488,11 @@ class SubscriptionSet:
                 found.append(patterns[literals])
         return sorted(found, key=lambda pattern: pattern.order) if len(found) > 1 else found
 
-    def has(self, wanted: Subscription | Pattern) -> bool:
+    def has(self, wanted: ClientSubscription | Pattern) -> bool:
         """Return True while the set has this very subscription or pattern under its name."""
         return self.get(wanted.subject) is wanted
 
-    def forget(self, wanted: Subscription | Pattern) -> list[Subscription]:
+    def forget(self, wanted: ClientSubscription | Pattern) -> list[ClientSubscription]:
         """Remove a subscription or pattern from all its owners; returns the subjects of which nobody hears now."""
         self._changes += 1
         if isinstance(wanted, Pattern):
@@ -526,7 +528,7 @@ class SubscriptionSet:
             if not wanted.wishes and wanted.position is None:
                 del self.subjects[wanted.subject]
 
-    def hearers(self, wanted: Subscription, by_owner: bool, by_others: bool) -> tuple[Any, ...]:
+    def hearers(self, wanted: ClientSubscription, by_owner: bool, by_others: bool) -> tuple[Any, ...]:
         """Return the owners who get a message: the subject's own if ``by_owner``, those of patterns if
         ``by_others``."""
         if not by_others:
@@ -537,7 +539,7 @@ class SubscriptionSet:
             wanted.hearers, wanted.hearers_at = tuple(self._hearers(wanted)), self._changes
         return wanted.hearers
 
-    def _hearers(self, wanted: Subscription) -> dict[Any, None]:
+    def _hearers(self, wanted: ClientSubscription) -> dict[Any, None]:
         owners = dict.fromkeys([*wanted.settled, *(wanted.owners if wanted.begun and not wanted.joined else ())])
         owners.update(dict.fromkeys(owner for pattern in self.over(wanted.subject) for owner in pattern.wishes))
         # Who joined a pattern hears of what it had found when he has been led in.
@@ -548,19 +550,19 @@ class SubscriptionSet:
             owners.pop(owner, None)
         return owners
 
-    def begin(self, wanted: Subscription, result: Result, own: bool, asked: bool) -> None:
+    def begin(self, wanted: ClientSubscription, result: Result, own: bool, asked: bool) -> None:
         """Begin a subscription as the server's answer says."""
         wanted.begin(result, own, asked)
         wanted.hearers_at = -1
 
     def resumptions(
         self, patterns: Iterable[Pattern], fits: Fits
-    ) -> Iterator[tuple[SubscriptionRequest, list[Subscription]]]:
+    ) -> Iterator[tuple[SubscriptionRequest, list[ClientSubscription]]]:
         """Yield the subscribe commands for patterns.
 
         With each come the subjects that are too many for it, to be asked for before it by name.
         """
-        found: dict[str, list[Subscription]] = {pattern.subject: [] for pattern in patterns}
+        found: dict[str, list[ClientSubscription]] = {pattern.subject: [] for pattern in patterns}
         for wanted in self.subjects.values() if found else ():
             if wanted.position and not wanted.plain and (over := self.over(wanted.subject)):
                 found.get(over[0].subject, []).append(wanted)
@@ -575,7 +577,7 @@ class SubscriptionSet:
             yield request, more
 
 
-def resumption(pattern: Pattern, subjects: Iterable[Subscription]) -> SubscriptionRequest:
+def resumption(pattern: Pattern, subjects: Iterable[ClientSubscription]) -> SubscriptionRequest:
     """Return the subscribe command for a pattern, with where these subjects were read to."""
     since = {wanted.subject: wanted.position for wanted in subjects if wanted.position}
     history = pattern.history
@@ -595,9 +597,9 @@ def frames(members: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Iterato
         start += count
 
 
-def requests(subscriptions: Iterable[Subscription], fits: Fits) -> Iterator[SubscriptionRequest]:
+def requests(subscriptions: Iterable[ClientSubscription], fits: Fits) -> Iterator[SubscriptionRequest]:
     """Yield the subscribe commands for subjects; subjects with the same options share a command."""
-    groups: dict[tuple[int, int, str], list[Subscription]] = {}
+    groups: dict[tuple[int, int, str], list[ClientSubscription]] = {}
     for wanted in subscriptions:
         # Who knows a position gets what follows it, not the history before it once more.
         history = 0 if wanted.after else wanted.history
@@ -608,12 +610,14 @@ def requests(subscriptions: Iterable[Subscription], fits: Fits) -> Iterator[Subs
             yield request(some)
 
 
-def _request(options: tuple[int, int, str], some: Sequence[Subscription]) -> SubscriptionRequest:
+def _request(options: tuple[int, int, str], some: Sequence[ClientSubscription]) -> SubscriptionRequest:
     return SubscriptionRequest(some, *options, {wanted.subject: wanted.after for wanted in some if wanted.after})
 
 
 def _fits(
-    fits: Fits, request: Callable[[Sequence[Subscription]], SubscriptionRequest], some: Sequence[Subscription]
+    fits: Fits,
+    request: Callable[[Sequence[ClientSubscription]], SubscriptionRequest],
+    some: Sequence[ClientSubscription],
 ) -> bool:
     return fits(request(some))
 

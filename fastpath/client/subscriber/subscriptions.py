@@ -17,11 +17,11 @@ from fastpath.core.protocol.subject import is_wildcard
 from ..arguments import NUMBER_MAX
 from ..errors import refusal
 from ..message import Position, Status, message_of
-from .events import Answered, Arrived, Event, Refused
+from .events import Answered, Arrived, Event, SubscriptionRefused
 from .subscription_set import (
     NOTHING,
+    ClientSubscription,
     Pattern,
-    Subscription,
     SubscriptionRequest,
     SubscriptionSet,
     Wish,
@@ -41,7 +41,7 @@ BYTES_PER_CHAR = 6
 _STORED = ("snapshot", "historical", "recovered")
 
 
-class Subscriptions:
+class ClientSubscriptions:
     """The subscriptions of one client; ``send`` gives a command its number and sends it, ``fits`` tests its size for
     the server."""
 
@@ -54,8 +54,8 @@ class Subscriptions:
         self._send = send
         self._fits = fits
         self._open = False
-        self._sids: dict[int, Subscription] = {}
-        self._asked: dict[int, Sequence[Subscription | Pattern]] = {}
+        self._sids: dict[int, ClientSubscription] = {}
+        self._asked: dict[int, Sequence[ClientSubscription | Pattern]] = {}
 
     # The connection.
 
@@ -86,7 +86,7 @@ class Subscriptions:
         """Want subjects and patterns for an owner, beside those who want them already."""
         positions = {name: Position(*position) for name, position in (since or {}).items()}
         wish = Wish(conflation, slow)
-        plain: list[Subscription] = []
+        plain: list[ClientSubscription] = []
         patterns: list[Pattern] = []
         for name in subjects:
             if not is_wildcard(name):
@@ -126,7 +126,7 @@ class Subscriptions:
                 self._unname(gone)
                 if gone.held and gone is not wanted:
                     ended.append(gone.subject)
-            if isinstance(wanted, Subscription):
+            if isinstance(wanted, ClientSubscription):
                 wanted.held = False
         ids = []
         for some in frames(ended, self._ends) if self._open else ():
@@ -137,7 +137,7 @@ class Subscriptions:
     def ask_again(self, names: Iterable[str]) -> None:
         """Ask once more for those that the server has not begun, and will not begin by itself."""
         left = [wanted for wanted in map(self.wanted.get, names) if wanted is not None and not wanted.live]
-        self._ask(wanted for wanted in left if isinstance(wanted, Subscription) and wanted.plain)
+        self._ask(wanted for wanted in left if isinstance(wanted, ClientSubscription) and wanted.plain)
         self._ask_patterns(wanted for wanted in left if isinstance(wanted, Pattern))
 
     # What arrives.
@@ -173,13 +173,13 @@ class Subscriptions:
         return [Arrived(owner, message) for owner in hearers]
 
     @staticmethod
-    def _beyond(wanted: Subscription, seq: int) -> bool:
+    def _beyond(wanted: ClientSubscription, seq: int) -> bool:
         """Return True when messages are missing before this one that should be there."""
         last, whole = wanted.last, not wanted.interval and not wanted.lagging
         return whole and last is not None and seq > last.seq + 1 and wanted.epoch >= last.epoch
 
     @staticmethod
-    def _stored_came(wanted: Subscription, kind: str, seq: int) -> tuple[bool, bool]:
+    def _stored_came(wanted: ClientSubscription, kind: str, seq: int) -> tuple[bool, bool]:
         """Count a stored message; whether the owner and whether the others get it."""
         by = True, not wanted.private
         if kind != "snapshot" and seq:
@@ -190,7 +190,7 @@ class Subscriptions:
                 wanted.stored_over()
         return by
 
-    def _gap(self, wanted: Subscription, seq: int) -> list[Event]:
+    def _gap(self, wanted: ClientSubscription, seq: int) -> list[Event]:
         """Ask again from the last message that was read, as messages are missing (protocol.md 5.3)."""
         last = wanted.last.seq if wanted.last else 0
         wanted.interrupt()
@@ -200,7 +200,7 @@ class Subscriptions:
         self._ask([wanted])
         return [Status(name="gap", subject=wanted.subject, reason=f"{last} was followed by {seq}")]
 
-    def _pay(self, wanted: Subscription) -> None:
+    def _pay(self, wanted: ClientSubscription) -> None:
         """Ask for what an owner is owed, when nothing is still to come for the others."""
         if wanted.owed and not wanted.stored:
             wanted.owed = False
@@ -214,12 +214,12 @@ class Subscriptions:
             for wanted in list(self.wanted.subjects.values()) if pattern else [one] if one else []:
                 self._lead_in(wanted)
 
-    def _lead_in(self, wanted: Subscription) -> None:
+    def _lead_in(self, wanted: ClientSubscription) -> None:
         """Ask for those who wait for their turn, when it has come."""
         if wanted.waiting and self.wanted.next(wanted):
             self._ask([wanted])
 
-    def _unname(self, wanted: Subscription) -> None:
+    def _unname(self, wanted: ClientSubscription) -> None:
         """Free the subscription's id. After a reconnection the number may already be another subject's."""
         if self._sids.get(wanted.sid) is wanted:
             del self._sids[wanted.sid]
@@ -284,7 +284,7 @@ class Subscriptions:
         subscribed = Status(name="subscribed", subject=name, pattern=name)
         return [granted, subscribed, *partial] if before and not number else [subscribed, *partial]
 
-    def _waits(self, wanted: Subscription | Pattern, result: wire.Result) -> list[Event]:
+    def _waits(self, wanted: ClientSubscription | Pattern, result: wire.Result) -> list[Event]:
         """Let a subscription wait for a right, with which it begins by itself.
 
         One that is not ready is asked for again as well, unless a pattern found it.
@@ -293,7 +293,7 @@ class Subscriptions:
         if result.error == "not_ready" and (isinstance(wanted, Pattern) or wanted.plain):
             retry = min(RETRY_SECONDS_MAX, (result.retry_ms or RETRY_MS) / 1000 * 2.0**wanted.tries)
             wanted.tries = min(wanted.tries + 1, 64)
-        if isinstance(wanted, Subscription) and not wanted.plain and result.error == "denied":
+        if isinstance(wanted, ClientSubscription) and not wanted.plain and result.error == "denied":
             wanted.position = None
             self._forget(wanted)
         else:
@@ -301,10 +301,10 @@ class Subscriptions:
         subject, pattern = wanted.subject, result.pattern
         return [Status(name=result.error, subject=subject, pattern=pattern, reason=result.reason, retry_seconds=retry)]
 
-    def _refused(self, wanted: Subscription | Pattern, code: str, reason: str) -> list[Event]:
+    def _refused(self, wanted: ClientSubscription | Pattern, code: str, reason: str) -> list[Event]:
         """Forget a subscription that the server refused, and tell its owners; those who had it before go on."""
         if (
-            isinstance(wanted, Subscription)
+            isinstance(wanted, ClientSubscription)
             and wanted.live
             and self.wanted.hearers(wanted, by_owner=False, by_others=True)
         ):
@@ -317,7 +317,7 @@ class Subscriptions:
             self._forget(wanted)
         if not owners:
             return [Status(name="limited", subject=wanted.subject, reason=reason)]
-        return [Refused(owner, wanted.subject, refusal(code, reason)) for owner in owners]
+        return [SubscriptionRefused(owner, wanted.subject, refusal(code, reason)) for owner in owners]
 
     def epoch(self, frame: wire.Epoch) -> list[Event]:
         """Go on with a subject in another epoch (protocol.md 4.8)."""
@@ -379,7 +379,7 @@ class Subscriptions:
             self._ask(more)
             self._subscribe(request)
 
-    def _ask(self, subscriptions: Iterable[Subscription]) -> None:
+    def _ask(self, subscriptions: Iterable[ClientSubscription]) -> None:
         for request in requests(subscriptions, self._asks) if self._open else ():
             self._subscribe(request)
 
@@ -396,6 +396,6 @@ class Subscriptions:
     def _ends(self, names: Sequence[str]) -> bool:
         return self._fits(wire.Unsubscribe(id=NUMBER_MAX, subjects=list(names)))
 
-    def _forget(self, wanted: Subscription | Pattern) -> None:
+    def _forget(self, wanted: ClientSubscription | Pattern) -> None:
         for gone in self.wanted.forget(wanted):
             self._unname(gone)

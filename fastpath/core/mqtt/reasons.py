@@ -103,7 +103,7 @@ _CONNACK_V3 = {
 }
 
 
-_ALLOWED = {
+_ALLOWED: dict[int, tuple[int, ...]] = {
     Type.CONNACK: (*range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F),
     Type.PUBACK: (0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99),
     Type.PUBREC: (0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99),
@@ -113,7 +113,7 @@ _ALLOWED = {
 """The reason codes that a packet of the server may have, of a type where it may not have each (5: 3.2.2.2, 3.4.2.1,
 3.5.2.1, 3.9.3, 3.14.2.1)."""
 
-_NEAREST = {
+_NEAREST: dict[tuple[int, Reason], Reason] = {
     (Type.CONNACK, Reason.SHUTTING_DOWN): Reason.SERVER_UNAVAILABLE,
     (Type.CONNACK, Reason.TAKEN_OVER): Reason.SERVER_BUSY,
     (Type.CONNACK, Reason.KEEP_ALIVE_TIMEOUT): Reason.SERVER_BUSY,

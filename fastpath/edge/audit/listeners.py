@@ -25,7 +25,7 @@ KIND = "kind"
 log = logging.getLogger("fastpath.audit")
 
 
-class Listening:
+class AuditListener:
     """One connection that listens; ``kinds`` is what to."""
 
     __slots__ = ("dropped", "kinds", "peer")
@@ -69,7 +69,7 @@ class AuditListeners:
     def __init__(self, runtime: Runtime, changed: Callable[[], None]) -> None:
         self._runtime = runtime
         self._changed = changed
-        self._listening: dict[ControlPeer, Listening] = {}
+        self._listening: dict[ControlPeer, AuditListener] = {}
         self._first: frozenset[str] = frozenset()  # what the first worker wants to be told
         self._sent = self._taken = 0  # events on their way there
         self._lost = 0
@@ -123,7 +123,7 @@ class AuditListeners:
             raise InvalidMessage("invalid", f"kinds is a list of {', '.join(KINDS)}")
         if peer not in self._listening:
             peer.ended.append(lambda: self._forget(peer))
-        self._listening[peer] = Listening(peer, kinds)
+        self._listening[peer] = AuditListener(peer, kinds)
         self._renew()
         return {"kinds": sorted(kinds)}
 

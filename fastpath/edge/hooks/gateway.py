@@ -38,7 +38,7 @@ _HANDSHAKE = frozenset(
 log = logging.getLogger("fastpath.hooks")
 
 
-class Asks(ConnectionListener):
+class DjangoHook(ConnectionListener):
     """All that this process asks; on the first worker it also asks for the others."""
 
     def __init__(self, runtime: Runtime, asking: HookDecisions) -> None:

@@ -37,8 +37,8 @@ TLS_END_SECONDS = 5
 log = logging.getLogger("fastpath.ports")
 
 
-class Arrivals:
-    """Hands accepted sockets over; ``count`` are on their way and no connection yet."""
+class AcceptedSockets:
+    """Accepted sockets, of which ``count`` are on their way and no connection yet."""
 
     def __init__(
         self, runtime: Runtime, full: Callable[[], bool], makers: dict[str, Callable[[], asyncio.Protocol]]
@@ -143,7 +143,7 @@ class Arrivals:
 class _Stage(ABC):
     """A socket that must say something in time before it is known what it is."""
 
-    def __init__(self, arrivals: Arrivals, sock: socket.socket, address: str, listener: Listener) -> None:
+    def __init__(self, arrivals: AcceptedSockets, sock: socket.socket, address: str, listener: Listener) -> None:
         self._arrivals = arrivals
         self._sock = sock
         self._address = address
@@ -256,7 +256,7 @@ class _Sniffer(_Stage):
 class _Gate(asyncio.Protocol):
     """Stands before a transport of TLS until its first bytes tell which protocol it is to have."""
 
-    def __init__(self, arrivals: Arrivals, address: str, listener: Listener) -> None:
+    def __init__(self, arrivals: AcceptedSockets, address: str, listener: Listener) -> None:
         self._arrivals = arrivals
         self._address = address
         self._listener = listener

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...core.auth.allowed_addresses import UNIX
 from ...listen_address import Listener, SettingsError
 from ..runtime.runtime import Runtime
-from .accept import Arrivals
+from .accept import AcceptedSockets
 from .addresses import bind, bind_unix
 
 ACCEPT_MAX = 64
@@ -62,7 +62,7 @@ class Ports:
         self._unix: dict[Listener, socket.socket] = {}
         self._sockets: dict[socket.socket, Listener] = {}
         self._listeners: list[Listener] = []  # of clients and publishers, with their real ports
-        self._arrivals = Arrivals(runtime, self.full, {"control": control, "metrics": metrics})
+        self._arrivals = AcceptedSockets(runtime, self.full, {"control": control, "metrics": metrics})
         self.control = control
         self.reload = self._arrivals.reload
         self._shut = False

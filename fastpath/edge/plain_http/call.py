@@ -25,7 +25,7 @@ QUERY_FIELDS_MAX = 500
 log = logging.getLogger("fastpath.http")
 
 
-class Answering(Protocol):
+class CallExchange(Protocol):
     """The connection of a call (edge/plain_http/exchange.py)."""
 
     number: int
@@ -50,7 +50,7 @@ class Answering(Protocol):
 class Call:
     """A request with its body, on a connection that waits for its answer."""
 
-    def __init__(self, runtime: Runtime, exchange: Answering, request: Request, address: str, body: bytes) -> None:
+    def __init__(self, runtime: Runtime, exchange: CallExchange, request: Request, address: str, body: bytes) -> None:
         self.runtime = runtime
         self.request = request
         self.address = address

@@ -69,7 +69,7 @@ _NONE_HERE = (
 log = logging.getLogger("fastpath.http")
 
 
-class Carrier(Protocol):
+class ExchangeSocket(Protocol):
     """The object that has the socket (edge/clients/connection.py)."""
 
     ended: bool
@@ -119,7 +119,7 @@ class Phase(Enum):
 class Exchange:
     """The course of requests and answers on one connection."""
 
-    def __init__(self, runtime: Runtime, carrier: Carrier, peer: str) -> None:
+    def __init__(self, runtime: Runtime, carrier: ExchangeSocket, peer: str) -> None:
         self.number = runtime.http.number()
         self._runtime = runtime
         self._carrier = carrier

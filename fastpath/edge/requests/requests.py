@@ -48,7 +48,7 @@ GONE_REPLY: Refusal = ("gone", "nobody waits for this reply any more")
 REVOKED = "the right to read the subject is gone"
 
 
-class Responder(Protocol):
+class ResponderConnection(Protocol):
     """A connection that answers requests."""
 
     @property
@@ -74,9 +74,9 @@ class Requests:
         self._open = OpenRequests()
         self._taken: TakenRequests[int, messages.Requested] = TakenRequests()
         self._router = Router(runtime, self._deliver, self._answered, self._end, self._node_parted)
-        self._responders: dict[int, tuple[Responder, list[str]]] = {}
-        self._numbers: dict[Responder, int] = {}
-        self._by_number: dict[int, Responder] = {}  # with those that answer nothing more, and may owe replies
+        self._responders: dict[int, tuple[ResponderConnection, list[str]]] = {}
+        self._numbers: dict[ResponderConnection, int] = {}
+        self._by_number: dict[int, ResponderConnection] = {}  # with those that answer nothing more, and may owe replies
         self._made = 0
         self._said = 0
         self._unnoted: deque[tuple[int, Callable[[], None]]] = deque()
@@ -157,7 +157,9 @@ class Requests:
 
     # Responders
 
-    def respond(self, responder: Responder, patterns: Sequence[str], noted: Callable[[], None]) -> list[Offer]:
+    def respond(
+        self, responder: ResponderConnection, patterns: Sequence[str], noted: Callable[[], None]
+    ) -> list[Offer]:
         """Replace the patterns that the responder answers, none at its end; what became of each.
 
         ``noted`` is called once they are in force, in the same turn or later.
@@ -183,7 +185,7 @@ class Requests:
         self._say(number, texts)
         return offers
 
-    def leave(self, responder: Responder) -> None:
+    def leave(self, responder: ResponderConnection) -> None:
         """Let a responder go that is gone: whoever waits for its replies is told."""
         number = self._numbers.pop(responder, None)
         if number is None:
@@ -195,7 +197,7 @@ class Requests:
             self._back(responded(taken.origin, failed(GONE)))
 
     def reply(
-        self, responder: Responder, message: Message, answer: GivenReply, source: Source | None
+        self, responder: ResponderConnection, message: Message, answer: GivenReply, source: Source | None
     ) -> Refusal | None:
         """Reply for the responder, ``message`` being the reply as a publication; return why it is dropped, if it is."""
         number = self._numbers.get(responder, 0)
@@ -254,7 +256,7 @@ class Requests:
             )
         )
 
-    def _unfit(self, number: int, responder: Responder | None, subject: str) -> str | None:
+    def _unfit(self, number: int, responder: ResponderConnection | None, subject: str) -> str | None:
         """Return the error that the responder is passed over with, empty if nobody need know; None: it is fit."""
         if responder is None:
             return ""
@@ -265,7 +267,7 @@ class Requests:
             return None
         return NOT_READY if reason in PENDING else ""
 
-    def _denied(self, responder: Responder, subject: str) -> str:
+    def _denied(self, responder: ResponderConnection, subject: str) -> str:
         """Return why the responder may not read the subject; empty if it may."""
         principal = responder.principal
         return "" if principal is None else self._runtime.broker.grants.check(principal, SUBSCRIBE, subject, now())
@@ -365,7 +367,7 @@ class Requests:
             self._version = version
             self._recheck(None)
 
-    def _recheck(self, responder: Responder | None) -> None:
+    def _recheck(self, responder: ResponderConnection | None) -> None:
         """Look at the rights of one responder again, or of all."""
         for name, taken in self._taken.those():
             one = self._by_number.get(taken.responder)
@@ -376,7 +378,7 @@ class Requests:
                 one.tell_over(name, REVOKED)
                 self._back(responded(taken.origin, failed(GONE)))
 
-    def recheck(self, responder: Responder) -> None:
+    def recheck(self, responder: ResponderConnection) -> None:
         """Look at the rights of a responder that acts for somebody else from now on."""
         self._recheck(responder)
 

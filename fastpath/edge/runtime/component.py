@@ -52,8 +52,8 @@ class ControlPeer(Protocol):
         """Return the number of bytes that wait unsent."""
 
 
-class ConnectionListener(Protocol):
-    """Is told of the connections of clients and publishers."""
+class PortListener(Protocol):
+    """A listener to the connections of clients and publishers."""
 
     def opened(self, client: Client, request: Request) -> None:
         """Hear that a client's WebSocket has opened."""
@@ -205,7 +205,7 @@ Route = Callable[[bool], Page]
 """Makes a page; takes whether who asks has proved to know the password, and raises BadRequest for what it refuses."""
 
 
-class Exchanging(Protocol):
+class HttpExchange(Protocol):
     """A connection of a client port that speaks HTTP, behind the object that has its socket."""
 
     def received(self, data: bytes) -> None:
@@ -256,7 +256,7 @@ class Offers:
     """Functions that read something anew when the operator says so, by name; they raise ValueError or OSError."""
     figures: Callable[[], dict[str, float]] | None = None
     """More figures of this process."""
-    connections: ConnectionListener | None = None
+    connections: PortListener | None = None
     observes: observers.ConnectionListener | None = None
     """Told by the core what this process' clients do."""
     appeared: Callable[[Topic], None] | None = None
@@ -321,7 +321,7 @@ class HttpEndpoints:
         """Methods by the first part of the path."""
         self.sessions: dict[str, PostedTo] = {}
         """The sessions of clients that speak over HTTP, by their ids."""
-        self.exchanges: dict[object, Exchanging] = {}
+        self.exchanges: dict[object, HttpExchange] = {}
         """Exchanges by the object that has the socket."""
         self.opened = 0
         self.requests = 0
@@ -348,7 +348,7 @@ class HttpEndpoints:
         self.opened += 1
         return self.opened
 
-    def begin(self, connection: object, exchange: Exchanging) -> None:
+    def begin(self, connection: object, exchange: HttpExchange) -> None:
         """Begin HTTP on the connection."""
         self.exchanges[connection] = exchange
 

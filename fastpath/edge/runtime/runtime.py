@@ -27,7 +27,6 @@ from .access import Access
 from .component import (
     NO_HEADERS,
     Component,
-    ConnectionListener,
     Draining,
     Frame,
     HookGateway,
@@ -35,6 +34,7 @@ from .component import (
     MqttTable,
     NodesListener,
     PasswordGateway,
+    PortListener,
     Route,
     Verb,
 )
@@ -72,7 +72,7 @@ class Drains(Protocol):
         """Look at its rights again: a token that has ended or was revoked ends it."""
 
 
-class Streams(Protocol):
+class OpenedStreams(Protocol):
     """The streams of events of a process (edge/clients/event_stream.py)."""
 
     def open(self, asked: Sequence[str], since: Mapping[str, tuple[int, int]], deflate_bytes: int) -> Any:
@@ -110,7 +110,7 @@ class Runtime:
         broker: Broker,
         sessions: Sessions,
         worker: int,
-        events: Streams,
+        events: OpenedStreams,
     ) -> None:
         self.loop = loop
         self.settings = settings
@@ -123,7 +123,7 @@ class Runtime:
         self.routes: dict[str, Route] = {}
         self.reloads: dict[str, Callable[[], object]] = {}
         self.figures: list[Callable[[], dict[str, float]]] = []
-        self.connection_listeners: list[ConnectionListener] = []
+        self.connection_listeners: list[PortListener] = []
         self.http = HttpEndpoints()
         self.asks: HookGateway | None = None
         self.passwords: PasswordGateway | None = None

@@ -40,7 +40,7 @@ LATENCY = "latency_seconds"
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 
-class Moment(NamedTuple):
+class FiguresMoment(NamedTuple):
     """The figures at a time (ns since 1970), and the durations of deliveries as counts by their bounds, with their
     sum in ns."""
 
@@ -67,7 +67,7 @@ def make_exporter() -> OTLPMetricExporter:
 class FiguresExport:
     """Takes the node's figures each interval, on the first worker."""
 
-    def __init__(self, statistics: Statistics, queue: ExportQueue[Moment], seconds: float) -> None:
+    def __init__(self, statistics: Statistics, queue: ExportQueue[FiguresMoment], seconds: float) -> None:
         self._statistics = statistics
         self._queue = queue
         self._seconds = seconds
@@ -88,7 +88,7 @@ class FiguresExport:
 
     def _take(self) -> None:
         latency = self._statistics.latencies.total()
-        self._queue.put(Moment(time_ns(), self._statistics.figures(), list(latency.counts), latency.sum_ns))
+        self._queue.put(FiguresMoment(time_ns(), self._statistics.figures(), list(latency.counts), latency.sum_ns))
 
 
 class OtlpFigures:
@@ -100,7 +100,7 @@ class OtlpFigures:
         self._began = time_ns()
         self._words = LastWords("opentelemetry.exporter.otlp.proto.http.metric_exporter")
 
-    def export(self, moments: Sequence[Moment]) -> str:
+    def export(self, moments: Sequence[FiguresMoment]) -> str:
         """Export; return an empty text when the collector has taken all, else why it has not (Exporter)."""
         for moment in moments:
             self._words.forget()
@@ -120,7 +120,7 @@ class OtlpFigures:
         self._words.close()
 
 
-def metrics_of(moment: Moment, began: int) -> list[Metric]:
+def metrics_of(moment: FiguresMoment, began: int) -> list[Metric]:
     """Return the metrics: a collector that hands them to Prometheus calls them as ``/metrics`` does."""
     points: dict[str, tuple[Figure, list[NumberDataPoint]]] = {}
     for name, value in moment.figures.items():

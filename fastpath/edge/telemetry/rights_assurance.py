@@ -17,7 +17,7 @@ SILENT_SECONDS = 5.0
 follow: its database may not answer."""
 
 
-class _Told(NamedTuple):
+class _AgentReport(NamedTuple):
     trouble: str
     triggers_missing: int
     at: float
@@ -33,7 +33,7 @@ class Assurance:
     def __init__(self, rights: Revocation, clock: Callable[[], float]) -> None:
         self._rights = rights
         self._clock = clock
-        self._told: dict[ControlPeer, _Told] = {}
+        self._told: dict[ControlPeer, _AgentReport] = {}
         self._left_at: float | None = None
         self.offers = Offers(verbs={"rights": self._tell}, figures=self._figures)
 
@@ -72,7 +72,9 @@ class Assurance:
 
     def _tell(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
         """Answer the verb ``rights``."""
-        told = _Told(str(arguments.get("trouble") or ""), int(arguments.get("triggers_missing") or 0), self._clock())
+        told = _AgentReport(
+            str(arguments.get("trouble") or ""), int(arguments.get("triggers_missing") or 0), self._clock()
+        )
         if peer not in self._told:
             peer.ended.append(lambda: self._leave(peer))
         self._told[peer] = told

@@ -17,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from ...listen_address import SettingsError
-from .spans import Span
+from .spans import MessageSpan
 
 SERVICE = "fastpath"
 """The name of the service where OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say none."""
@@ -74,7 +74,7 @@ class OtlpExporter:
         self._scope = scope()
         self._words = LastWords("opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
-    def export(self, spans: Sequence[Span]) -> str:
+    def export(self, spans: Sequence[MessageSpan]) -> str:
         """Export; return an empty text when the collector has taken all, else why it has not (Exporter)."""
         self._words.forget()
         try:
@@ -88,7 +88,7 @@ class OtlpExporter:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
         self._words.close()
 
-    def _readable(self, span: Span) -> ReadableSpan:
+    def _readable(self, span: MessageSpan) -> ReadableSpan:
         trace = int(span.trace, 16)
         return ReadableSpan(
             span.name,

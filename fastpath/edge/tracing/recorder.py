@@ -13,8 +13,8 @@ from ...core.protocol.messages import Message
 from ...core.protocol.trace_context import SAMPLED, flags_of, make_traceparent, span_of, trace_of
 from ..runtime.component import Offers
 from ..runtime.runtime import Runtime
-from .sampler import Sampler
-from .spans import WAITING_MAX, ExportQueue, Span
+from .sampler import TraceSampler
+from .spans import WAITING_MAX, ExportQueue, MessageSpan
 
 ACCEPT, DELIVER = "accept", "deliver"
 
@@ -47,7 +47,7 @@ class SpanRecorder(PublicationListener):
     one in each process with a client that gets it at once, and of what its subscribers make of it.
     """
 
-    def __init__(self, runtime: Runtime, queue: ExportQueue[Span], sampler: Sampler) -> None:
+    def __init__(self, runtime: Runtime, queue: ExportQueue[MessageSpan], sampler: TraceSampler) -> None:
         self._runtime = runtime
         self._queue = queue
         self._sampler = sampler
@@ -140,7 +140,7 @@ class SpanRecorder(PublicationListener):
         return 0 if topic is None or topic.feed is None else sum(map(len, topic.feed.groups))
 
 
-def _accepted(one: _Accepting, outcome: Outcome, began: int, ended: int) -> Span:
+def _accepted(one: _Accepting, outcome: Outcome, began: int, ended: int) -> MessageSpan:
     attributes = _attributes(one.subject, ACCEPT, "receive")
     error = ""
     if isinstance(outcome, int):
@@ -151,16 +151,16 @@ def _accepted(one: _Accepting, outcome: Outcome, began: int, ended: int) -> Span
     else:
         # Stored before, or in another epoch.
         attributes["fastpath.epoch"], attributes["fastpath.seq"] = outcome[0], int(outcome[1])
-    return Span(ACCEPT, True, one.trace, one.span, one.parent, began, ended, attributes, error)
+    return MessageSpan(ACCEPT, True, one.trace, one.span, one.parent, began, ended, attributes, error)
 
 
-def _delivered(one: _Delivering, ended: int) -> Span:
+def _delivered(one: _Delivering, ended: int) -> MessageSpan:
     attributes = _attributes(one.subject, DELIVER, "send")
     attributes["fastpath.clients"] = one.clients
     if one.seq:
         attributes["fastpath.epoch"], attributes["fastpath.seq"] = one.epoch, one.seq
     trace, parent = trace_of(one.traceparent), span_of(one.traceparent)
-    return Span(DELIVER, False, trace, secrets.token_hex(8), parent, one.began, ended, attributes)
+    return MessageSpan(DELIVER, False, trace, secrets.token_hex(8), parent, one.began, ended, attributes)
 
 
 def _attributes(subject: str, name: str, kind: str) -> dict[str, str | int]:

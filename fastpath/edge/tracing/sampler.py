@@ -22,9 +22,12 @@ _PARENT_BASED = "parentbased_"
 
 
 @dataclass(frozen=True, slots=True)
-class Sampler:
-    """``follows_parent``: a publication that comes with a context is traced if its publisher's span is. All others are
-    by their trace's id, a share ``ratio`` of them."""
+class TraceSampler:
+    """The choice of publications that are traced.
+
+    ``follows_parent``: a publication that comes with a context is traced if its publisher's span is. All others are by
+    their trace's id, a share ``ratio`` of them.
+    """
 
     follows_parent: bool
     ratio: float
@@ -46,7 +49,7 @@ class Sampler:
         return int(trace[16:], 16) < round(self.ratio * (1 << 64))
 
 
-def sampler_of(environ: Mapping[str, str]) -> Sampler:
+def sampler_of(environ: Mapping[str, str]) -> TraceSampler:
     """Return the sampler that the variables name; raise SettingsError."""
     name = environ.get(NAME) or DEFAULT
     kind = name.removeprefix(_PARENT_BASED)
@@ -56,7 +59,7 @@ def sampler_of(environ: Mapping[str, str]) -> Sampler:
     ratio = _RATIOS[kind]
     if ratio is None:
         ratio = _ratio(environ.get(ARGUMENT) or "1")
-    return Sampler(name.startswith(_PARENT_BASED), ratio)
+    return TraceSampler(name.startswith(_PARENT_BASED), ratio)
 
 
 def _ratio(text: str) -> float:

@@ -25,7 +25,7 @@ STOP_SECONDS = 2.0
 log = logging.getLogger("fastpath.tracing")
 
 
-class Span(NamedTuple):
+class MessageSpan(NamedTuple):
     """The course of one message in this process; times are in ns since 1970.
 
     ``trace``, ``span`` and ``parent`` are ids in hexadecimal digits, ``parent`` empty for the first span of a trace.

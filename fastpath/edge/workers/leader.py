@@ -66,7 +66,7 @@ ENDED_MAX = 64
 log = logging.getLogger("fastpath.links")
 
 
-class Link:
+class FollowerLink:
     """The link to one of the other workers."""
 
     def __init__(self, links: Links, sock: socket.socket) -> None:
@@ -153,7 +153,7 @@ class Links:
         self.runtime = runtime
         self.position = 0  # messages in the log so far
         self._listening = listening
-        self._links: list[Link] = []
+        self._links: list[FollowerLink] = []
         self._log: list[Message] = []
         self._log_bytes = 0
         self._own = 0  # Counters.messages_own when the log was written last
@@ -223,13 +223,13 @@ class Links:
         """Note that something happened that ``resume`` may wait for."""
         self._changed.set()
 
-    def hello(self, link: Link) -> None:
+    def hello(self, link: FollowerLink) -> None:
         """Take a worker that said who it is."""
         self._changed.set()
         if self._open:
             link.welcome()
 
-    def take(self, link: Link, packet: Copying) -> None:
+    def take(self, link: FollowerLink, packet: Copying) -> None:
         """Take a piece of the state that a worker still holds."""
         takeover, rights = link.takeover, self.runtime.sessions.rights
         assert takeover is not None
@@ -328,7 +328,7 @@ class Links:
         self._ended.clear()
         return ended
 
-    def lost(self, link: Link, why: str) -> None:
+    def lost(self, link: FollowerLink, why: str) -> None:
         """Let go of a worker that is gone, or was cut."""
         log.warning("the link to worker %d is over: %s", link.worker, why)
         self.runtime.workers.parted(link.worker)
@@ -387,7 +387,7 @@ class Links:
             log.error("refused a link from another user's process")
             sock.close()
             return
-        self._links.append(Link(self, sock))
+        self._links.append(FollowerLink(self, sock))
 
     async def _wait(self, deadline: float) -> bool:
         """Wait until something has changed; return False when the time (Runtime.awake) is over."""

@@ -25,7 +25,7 @@ from ..plain_http.answers import refused_by
 from ..plain_http.call import Call, code_of
 from ..runtime.component import Offers
 from ..runtime.runtime import Runtime, now
-from .presence_leader import FLUSH_SECONDS, TURN_SECONDS, View, announce
+from .presence_leader import FLUSH_SECONDS, TURN_SECONDS, NodePresence, announce
 
 STEP_SECONDS = 0.002
 """Seconds that one turn works on what waits."""
@@ -125,10 +125,10 @@ class _CallerAsks:
         self._call.answer(refused_by(InvalidMessage(code, reason)))
 
 
-class Attending:
+class WorkerPresence:
     """The presence of this process' clients: told to the ``view`` or to the first worker's, whose news come back."""
 
-    def __init__(self, runtime: Runtime, node: str, worker: int = 0, view: View | None = None) -> None:
+    def __init__(self, runtime: Runtime, node: str, worker: int = 0, view: NodePresence | None = None) -> None:
         self._runtime = runtime
         self._view = view
         self._speaker = PresenceSender(f"{node}/{worker}", runtime.broker.server)

@@ -46,7 +46,7 @@ SUBJECTS_PER_PACKET = 500
 log = logging.getLogger("fastpath.roster")
 
 
-class View:
+class NodePresence:
     """The node's view of who is there."""
 
     def __init__(self, runtime: Runtime, node: str, *, learns: bool) -> None:

@@ -25,7 +25,7 @@ from ...core.protocol.messages import STANDARD, Message
 from ...core.protocol.options import OptionRow
 from ...core.protocol.packets import Refusal
 from ...listen_address import SettingsError
-from ..base import Host, SessionStore
+from ..base import EngineHost, SessionStore
 from ..memory import MemoryEngine
 from ..order_fence import HELD, OrderFence
 from ..staging.store import StagingStore
@@ -33,7 +33,7 @@ from .checkpoint import BaseWriter
 from .files import FULL, PARTIAL, Folder, JournalError, RecordFile, boot_id, check_folder
 from .format import CLEAN, MESSAGES, RUNS, Released
 from .options_file import OptionsFile
-from .replay import Replay
+from .replay import JournalReplay
 from .session_files import SessionFiles
 from .staging.files import FileStaging
 from .sync import Syncs, Written
@@ -114,7 +114,7 @@ class JournalEngine(MemoryEngine):
 
     # Start and end
 
-    def start(self, host: Host) -> None:
+    def start(self, host: EngineHost) -> None:
         try:
             self.restore()
         except JournalError as error:
@@ -131,7 +131,7 @@ class JournalEngine(MemoryEngine):
         if rows:
             log.info("%d options of subjects count as they did last, until Django says otherwise", len(rows))
         broker.interest.renew_options(rows)
-        replay = Replay(self._folder, broker, self.deduplicator, self._boot, now)
+        replay = JournalReplay(self._folder, broker, self.deduplicator, self._boot, now)
         gc.disable()  # what is made here makes no cycles and stays
         try:
             last = replay.run()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .format import HEADER, LAYOUT, MAGIC, MARK_BYTES, Header, Packer
+from .format import HEADER, LAYOUT, MAGIC, MARK_BYTES, JournalHeader, Packer
 
 try:
     import fcntl
@@ -138,7 +138,7 @@ class RecordFile:
         try:
             inode = os.fstat(self.descriptor).st_ino
             self._write(MAGIC + mark)
-            self.write(HEADER, Header(number, epoch, boot, inode, now, LAYOUT))
+            self.write(HEADER, JournalHeader(number, epoch, boot, inode, now, LAYOUT))
         except BaseException:
             self.remove()
             raise

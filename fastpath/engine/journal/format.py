@@ -27,7 +27,7 @@ MARK_BYTES = 8
 START_BYTES = len(MAGIC) + MARK_BYTES
 
 HEADER = ord("H")
-"""Kind of the record that a file begins with: a ``Header``."""
+"""Kind of the record that a file begins with: a ``JournalHeader``."""
 MESSAGES = ord("M")
 """Messages that were numbered in one step."""
 RUNS = ord("R")
@@ -59,7 +59,7 @@ _INVERTED = 0xFFFFFFFF
 _KEEP_BYTES = 1 << 20
 
 
-class Header(msgspec.Struct):
+class JournalHeader(msgspec.Struct):
     """The description of a file in its first record.
 
     ``boot`` names the start of the machine that it was written in, empty where unknown, and ``inode`` the file, so that
@@ -96,7 +96,7 @@ class Released(msgspec.Struct, array_like=True, gc=False):
     runs: list[tuple[int, ColumnBatch]]
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """A good record; its body is to be decoded before the next one is asked for."""
 
     offset: int
@@ -136,7 +136,7 @@ class Packer:
         return buffer
 
 
-def read_records(file: BinaryIO) -> Iterator[Record | Damage]:
+def read_records(file: BinaryIO) -> Iterator[JournalRecord | Damage]:
     """Return everything in a file, in order, in bounded memory; nothing of what the file holds can raise an error."""
     return _Reader(file).records()
 
@@ -151,7 +151,7 @@ class _Reader:
         self.at = 0
         self.mark = b""
 
-    def records(self) -> Iterator[Record | Damage]:
+    def records(self) -> Iterator[JournalRecord | Damage]:
         damage = self._start()
         if damage is not None:
             yield damage
@@ -168,7 +168,7 @@ class _Reader:
                         self.at = end
                         body = view[start:end]
                         if crc32(body, seed ^ kind) == crc:
-                            yield Record(self.base + at, kind, body)
+                            yield JournalRecord(self.base + at, kind, body)
                         else:
                             yield Damage(self.base + at, self.base + end, False)
                         continue
@@ -248,7 +248,7 @@ class _Reader:
         return Damage(offset, self.base + self.at, False)
 
 
-_decode_header = msgspec.msgpack.Decoder(Header).decode
+_decode_header = msgspec.msgpack.Decoder(JournalHeader).decode
 _decode_messages = msgspec.msgpack.Decoder(list[Entry]).decode
 _decode_subjects = msgspec.msgpack.Decoder(list[Subject]).decode
 _decode_publishers = msgspec.msgpack.Decoder(list[tuple[str, int, int]]).decode
@@ -256,7 +256,7 @@ _decode_released = msgspec.msgpack.Decoder(Released).decode
 _decode_any = msgspec.msgpack.Decoder().decode
 
 
-def read_header(record: Record) -> Header:
+def read_header(record: JournalRecord) -> JournalHeader:
     """Return the header of the file; raises msgspec.DecodeError."""
     return _decode_header(record.body)
 
@@ -292,7 +292,7 @@ def _by_name(row: list[Any], layout: list[str]) -> Entry:
     return Entry(**{name: value for name, value in zip(layout, row, strict=False) if name in LAYOUT})
 
 
-def read_at(data: bytes) -> Record | None:
+def read_at(data: bytes) -> JournalRecord | None:
     """Return the record that these bytes are, as one in a file whose place and length are known; None: they are
     none."""
     if len(data) < HEAD_BYTES:
@@ -301,4 +301,4 @@ def read_at(data: bytes) -> Record | None:
     body = memoryview(data)[HEAD_BYTES:]
     if length ^ inverted != _INVERTED or len(body) != length or crc32(body, crc32(own) ^ kind) != crc:
         return None
-    return Record(0, kind, body)
+    return JournalRecord(0, kind, body)

@@ -34,8 +34,8 @@ from .format import (
     SUBJECTS,
     VERSION,
     Damage,
-    Header,
-    Record,
+    JournalHeader,
+    JournalRecord,
     Released,
     Subject,
     read_header,
@@ -55,7 +55,7 @@ PAGE_BYTES = 512
 log = logging.getLogger("fastpath.journal")
 
 
-class Replay:
+class JournalReplay:
     """A pass over a journal's files into an empty broker; raises JournalError, and OSError from reading.
 
     Afterwards ``epoch`` is the highest in it (0: there was none), ``keeps_epoch`` says whether its numbers may be
@@ -74,7 +74,7 @@ class Replay:
         self._unknown: set[str] = set()  # of these, those whose position may have gone on in a hole
         self._noted: dict[str | None, list[Any]] = {}  # publishers' names, and their last numbers
         self._publishers: list[tuple[str, int, int]] = []
-        self._headers: list[Header] = []  # of the file at hand, none where it is damaged
+        self._headers: list[JournalHeader] = []  # of the file at hand, none where it is damaged
         self._original = False  # the last segment is the very file that was written, not a copy
         self._same_boot = False  # and the machine has not been started since
         self._clean = False
@@ -138,7 +138,7 @@ class Replay:
                 for damage in damages:
                     self._damaged(number, path, damage)
                 damages = []
-                assert type(one) is Record
+                assert type(one) is JournalRecord
                 self._record(number, path, one)
         self._read += path.stat().st_size
         self._original = any(header.inode == inode for header in self._headers)
@@ -146,7 +146,7 @@ class Replay:
         if damages or not self._headers:
             self._tail(number, path, damages, last=last)
 
-    def _record(self, number: int, path: Path, record: Record) -> None:
+    def _record(self, number: int, path: Path, record: JournalRecord) -> None:
         try:
             if record.kind == MESSAGES:
                 self._replay(read_messages(record.body, self._layout))
@@ -167,7 +167,7 @@ class Replay:
                 self.messages,
             )
 
-    def _begin(self, path: Path, record: Record) -> int:
+    def _begin(self, path: Path, record: JournalRecord) -> int:
         header = read_header(record)
         self._headers.append(header)
         if header.version > VERSION:
@@ -290,7 +290,7 @@ class Replay:
                 if type(one) is Damage:
                     self._damaged(self._base, path, one)
                     continue
-                assert type(one) is Record
+                assert type(one) is JournalRecord
                 try:
                     if one.kind == HEADER:
                         self._begin(path, one)

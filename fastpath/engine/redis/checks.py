@@ -10,8 +10,8 @@ import logging
 from redis.exceptions import ResponseError
 
 from .address import RedisAway, shown
-from .connection import Link, sections, texts
-from .primary import Primary, View
+from .connection import RedisLink, sections, texts
+from .primary import Primary, SentinelView
 from .script import SCRIPT
 
 VERSION_MIN = (6, 2)
@@ -28,7 +28,7 @@ class RedisRefused(ValueError):
     """The error of a Redis that must not be used; its text says why and what to do."""
 
 
-async def connect(primary: Primary) -> Link:
+async def connect(primary: Primary) -> RedisLink:
     """Connect to the primary, which then knows the script; raise one of ``AWAY``."""
     address = await primary.primary()
     link = primary.link(address)
@@ -45,7 +45,7 @@ async def connect(primary: Primary) -> Link:
     return link
 
 
-async def check(link: Link, primary: Primary, *, guaranteed: bool) -> None:
+async def check(link: RedisLink, primary: Primary, *, guaranteed: bool) -> None:
     """Look at the primary and its Sentinels; raises RedisRefused, or one of ``AWAY`` when it cannot be looked at."""
     where = shown(link.address)
     server, *settings = await link.ask(
@@ -88,7 +88,7 @@ def server_faults(where: str, version: str, found: dict[str, str], guaranteed: b
 
 
 def warnings(
-    where: str, found: dict[str, str], guaranteed: bool, replicas: int, views: list[View], sentinels: int
+    where: str, found: dict[str, str], guaranteed: bool, replicas: int, views: list[SentinelView], sentinels: int
 ) -> list[str]:
     """Return what about the server should be otherwise."""
     lines = []

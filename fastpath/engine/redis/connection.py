@@ -14,22 +14,24 @@ AWAY = (RedisError, OSError)
 """Errors that a call raises when the server is not there, does not answer in time or refuses the login."""
 
 
-class Servers(Protocol):
+class PrimaryAccess(Protocol):
     """The way to the primary, to a server, and the names of keys; for who has a connection of its own."""
 
     async def primary(self) -> Address:
         """Return where the primary is; raises RedisAway when there is none."""
 
-    def link(self, address: Address) -> Link:
+    def link(self, address: Address) -> RedisLink:
         """Return a connection of somebody's own to a server."""
 
     def key(self, name: str) -> str:
         """Return the name of a key of somebody's own."""
 
 
-class Link:
-    """Asks one server, which is reached by what was ``written`` of it, or by its address. One task at a time may do so:
-    answers come in the order of the questions."""
+class RedisLink:
+    """A link to one server, which is reached by what was ``written`` of it, or by its address.
+
+    One task at a time may use it: answers come in the order of the questions.
+    """
 
     def __init__(
         self, config: RedisConfig, address: Address, *, written: Address | None = None, sentinel: bool = False

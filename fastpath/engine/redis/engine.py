@@ -14,11 +14,11 @@ from ...core.broker.admission import Done
 from ...core.broker.broker import Broker
 from ...core.protocol.messages import Message
 from ...listen_address import SettingsError
-from ..base import Engine, Host, Messenger, NodeListener, PresenceChannel
+from ..base import Engine, EngineHost, Messenger, NodeListener, PresenceChannel
 from ..memory import MemoryEngine
 from ..staging.store import StagingStore
 from .address import Address, RedisConfig
-from .connection import Link
+from .connection import RedisLink
 from .messenger import RedisMessenger
 from .presence import RedisRoster
 from .primary import Primary
@@ -88,7 +88,7 @@ class RedisEngine(Engine):
     def attach(self, broker: Broker) -> None:
         self._broker = broker
 
-    def start(self, host: Host) -> None:
+    def start(self, host: EngineHost) -> None:
         """Engine: begin to connect."""
         self._end, self._stale, self._fresh = host.end, host.stale, host.fresh
         loop, end, broker = host.loop, host.end, self._broker
@@ -183,7 +183,7 @@ class RedisEngine(Engine):
         """Return where the primary is; raises RedisAway when there is none. Not to be called before ``start``."""
         return await self._primary.primary()
 
-    def link(self, address: Address) -> Link:
+    def link(self, address: Address) -> RedisLink:
         """Return a connection of somebody's own to a server."""
         return self._primary.link(address)
 

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from ..base import NodeListener
 from .address import RedisAway
-from .connection import AWAY, Link, Servers
+from .connection import AWAY, PrimaryAccess, RedisLink
 
 QUEUE_BYTES_MAX = 8 << 20
 """Bytes that may wait to be sent; what passes them is lost, and told."""
@@ -57,7 +57,7 @@ class RedisMessenger:
     as well, and the listener is told: what was under way may be lost in either direction.
     """
 
-    def __init__(self, servers: Servers, node: str, listener: NodeListener) -> None:
+    def __init__(self, servers: PrimaryAccess, node: str, listener: NodeListener) -> None:
         self._servers = servers
         self._node = node
         self._listener = listener
@@ -129,7 +129,7 @@ class RedisMessenger:
             await hearing.close()
             await sending.close()
 
-    async def _hear(self, link: Link) -> None:
+    async def _hear(self, link: RedisLink) -> None:
         count = 0
         while True:
             kind, _, content = await link.read()
@@ -144,14 +144,14 @@ class RedisMessenger:
             if count % 20 == 0:
                 await asyncio.sleep(0)  # whoever else has something to do
 
-    async def _send(self, link: Link) -> None:
+    async def _send(self, link: RedisLink) -> None:
         while not (self._closing and not self._queue):
             await self._wanted.wait()
             self._wanted.clear()
             while self._queue:
                 await self._send_some(link)
 
-    async def _send_some(self, link: Link) -> None:
+    async def _send_some(self, link: RedisLink) -> None:
         batch: list[_Sent] = []
         size = 0
         while self._queue and len(batch) < BATCH and (not batch or size + len(self._queue[0].data) <= BATCH_BYTES):
@@ -178,7 +178,7 @@ class RedisMessenger:
             if isinstance(answer, ResponseError):
                 raise answer
 
-    async def _beat(self, link: Link) -> None:
+    async def _beat(self, link: RedisLink) -> None:
         """See to it that what is sent is heard, from where the primary is; raises RedisAway."""
         while True:
             self.send(self._node, b"")

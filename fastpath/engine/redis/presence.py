@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .connection import AWAY, Link, Servers
+from .connection import AWAY, PrimaryAccess, RedisLink
 
 ENTRIES_MAX = 4096
 """Entries that the stream keeps, about: who has read less than that is asked for, and asks, again."""
@@ -39,7 +39,7 @@ log = logging.getLogger("fastpath.roster")
 class RedisRoster:
     """Hands packets of this node to all others, and theirs to ``hear``; in the order of each node, some may be lost."""
 
-    def __init__(self, servers: Servers, node: str, hear: Callable[[list[Any]], None]) -> None:
+    def __init__(self, servers: PrimaryAccess, node: str, hear: Callable[[list[Any]], None]) -> None:
         self._servers = servers
         self._node = node
         self._hear = hear
@@ -87,7 +87,7 @@ class RedisRoster:
             self._wanted.set()
 
     async def _write(self) -> None:
-        link: Link | None = None
+        link: RedisLink | None = None
         while not (self._closing and not self._queue):
             try:
                 await self._wanted.wait()
@@ -117,7 +117,7 @@ class RedisRoster:
         return ("XADD", self._key, "MAXLEN", "~", ENTRIES_MAX, "*", "n", self._node, "p", *_joined(packets))
 
     async def _read(self) -> None:
-        link: Link | None = None
+        link: RedisLink | None = None
         last = b""
         while not self._closing:
             try:
@@ -156,7 +156,7 @@ class RedisRoster:
         for packet in packets:
             self._hear(packet)
 
-    async def _link(self, link: Link | None) -> Link:
+    async def _link(self, link: RedisLink | None) -> RedisLink:
         """Return a connection to the primary of now; raise one of ``AWAY``."""
         address = await self._servers.primary()
         if link is not None and link.address == address and link.connected:

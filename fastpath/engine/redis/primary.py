@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from .address import Address, Names, RedisAway, RedisConfig, shown
-from .connection import AWAY, Link, replicas_in, sections, texts
+from .connection import AWAY, RedisLink, replicas_in, sections, texts
 
 LOOK_SECONDS = 1.0
 """Seconds between looks at each Sentinel; what they announce is looked at at once."""
@@ -40,7 +40,7 @@ log = logging.getLogger("fastpath.redis")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SentinelView:
     """The answer of one Sentinel."""
 
     primary: Address
@@ -71,7 +71,7 @@ class Primary:
         self.names = Names()
         self._loop = asyncio.get_running_loop()
         self._watched = [_Sentinel(config, address, self.names, self._looked) for address in config.sentinels]
-        self._direct = None if config.name else Link(config, config.hosts[0])
+        self._direct = None if config.name else RedisLink(config, config.hosts[0])
         self._direct_replicas: set[Address] = set()
         self._looking = asyncio.Lock()
         self._changed: list[Callable[[], None]] = []
@@ -84,7 +84,7 @@ class Primary:
         return len(self._watched)
 
     @property
-    def views(self) -> list[View]:
+    def views(self) -> list[SentinelView]:
         """The answers that the Sentinels gave lately, at most one each."""
         limit = self._loop.time() - STALE_SECONDS
         return [one.view for one in self._watched if one.view is not None and one.view.time > limit]
@@ -105,9 +105,9 @@ class Primary:
             await self._direct.end()
         self.names.close()
 
-    def link(self, address: Address) -> Link:
+    def link(self, address: Address) -> RedisLink:
         """Return a connection of somebody's own to a server, which is reached by what the Sentinels write."""
-        return Link(self.config, address, written=self.names.written(address))
+        return RedisLink(self.config, address, written=self.names.written(address))
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` from now on whenever a majority names another primary than before."""
@@ -174,7 +174,7 @@ class Primary:
         for one in self._watched:
             one.poke()
 
-    async def ask(self) -> list[View]:
+    async def ask(self) -> list[SentinelView]:
         """Return what the Sentinels say now; those that do not answer at once are left out."""
         answers = await asyncio.gather(*(one.asked() for one in self._watched))
         return [view for view in answers if view is not None]
@@ -195,15 +195,15 @@ class _Sentinel:
     """Watches one Sentinel, over two connections: one to ask, one to listen."""
 
     def __init__(self, config: RedisConfig, address: Address, names: Names, looked: Callable[[], None]) -> None:
-        self.view: View | None = None
+        self.view: SentinelView | None = None
         self.fault = ""  # why there was no answer to the last question
         self._name = config.name
         self._names = names
-        self._asks = Link(config, address, sentinel=True)
-        self._hears = Link(config, address, sentinel=True)
+        self._asks = RedisLink(config, address, sentinel=True)
+        self._hears = RedisLink(config, address, sentinel=True)
         self._looked = looked
         self._poked = asyncio.Event()
-        self._asking: asyncio.Task[View | None] | None = None
+        self._asking: asyncio.Task[SentinelView | None] | None = None
         self._asked_at = 0.0
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -224,7 +224,7 @@ class _Sentinel:
     def poke(self) -> None:
         self._poked.set()
 
-    async def asked(self) -> View | None:
+    async def asked(self) -> SentinelView | None:
         """Return what the Sentinel says now; None without an answer.
 
         A question without an answer for ``PATIENCE_SECONDS`` is none at once, so that a Sentinel that hangs holds
@@ -237,7 +237,7 @@ class _Sentinel:
         await asyncio.wait([self._asking], timeout=max(0.0, self._asked_at + PATIENCE_SECONDS - loop.time()))
         return self._asking.result() if self._asking.done() else None
 
-    async def _ask(self) -> View | None:
+    async def _ask(self) -> SentinelView | None:
         try:
             master, replicas = await self._asks.ask(
                 ("SENTINEL", "MASTER", self._name),
@@ -308,7 +308,7 @@ def read_view(
     now: float,
     note: Callable[[Address], Address] = _as_is,
     one_of: Callable[[Address], Address] = _as_is,
-) -> View:
+) -> SentinelView:
     """Read a Sentinel's answers to MASTER and REPLICAS; raise ValueError, KeyError or TypeError for what is none.
 
     ``note`` gives each server that the Sentinel watches in the one spelling of all, ``one_of`` those that others name.
@@ -331,7 +331,7 @@ def read_view(
             linked.append(address)
         if not 0 < int(replica["info-refresh"]) < _NEVER_MS and replica["master-host"] == "?":
             unheard.append(address)
-    return View(
+    return SentinelView(
         primary,
         flags == ["master"],
         known,

@@ -10,7 +10,7 @@ from . import entries
 from .entries import GROUPS, START, Entry, Place
 
 
-class Reading:
+class LogReader:
     """The place up to which each group's log was read.
 
     What is delivered of a subject is every message of the log, in order; where that cannot be, reading stops, and

@@ -127,7 +127,7 @@ def read(answer: Any) -> Stored:
     return Stored(epoch, time, dict(zip(ends[::2], ends[1::2], strict=True)), answers)
 
 
-class Fault(Enum):
+class ScriptFault(Enum):
     """The way to handle a refusal of the script, which has then stored nothing."""
 
     CONNECT = "connect anew: it is no primary any more, or does not know the script"
@@ -136,18 +136,18 @@ class Fault(Enum):
     FOREIGN = "use another prefix: the data are of another version"
 
 
-def fault(error: ResponseError) -> tuple[Fault, str]:
+def fault(error: ResponseError) -> tuple[ScriptFault, str]:
     """Return how to take a refusal, and its text."""
     text = str(error)
     if isinstance(error, (NoScriptError, ReadOnlyError)):
-        return Fault.CONNECT, text
+        return ScriptFault.CONNECT, text
     if text.startswith("FASTPATH"):
-        return Fault.FOREIGN, text.partition(" ")[2]
+        return ScriptFault.FOREIGN, text.partition(" ")[2]
     if isinstance(error, OutOfMemoryError) or "OOM " in text:
-        return Fault.REFUSE, f"Redis is out of memory: {text}"
+        return ScriptFault.REFUSE, f"Redis is out of memory: {text}"
     if text.startswith(("NOREPLICAS", "MISCONF", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")):
-        return Fault.AGAIN, text
-    return Fault.REFUSE, f"Redis refuses to store: {text}"
+        return ScriptFault.AGAIN, text
+    return ScriptFault.REFUSE, f"Redis refuses to store: {text}"
 
 
 def settle(messages: Sequence[Message], stored: Stored) -> list[Outcome]:

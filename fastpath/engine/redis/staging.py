@@ -27,7 +27,7 @@ from ..staging.store import (
     record_bytes,
     summed,
 )
-from .connection import AWAY, Link, Servers
+from .connection import AWAY, PrimaryAccess, RedisLink
 
 SCRIPT = Path(__file__).with_suffix(".lua").read_bytes()
 SHA = hashlib.sha1(SCRIPT).hexdigest()  # noqa: S324  (how Redis names scripts)
@@ -59,7 +59,7 @@ class _HeldChunk(NamedTuple):
     since: int
 
 
-class NumberingServers(Servers, Protocol):
+class NumberingServers(PrimaryAccess, Protocol):
     """The servers that also number what is published."""
 
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
@@ -79,7 +79,7 @@ class RedisStaging:
         self._clock = clock
         self._bytes_max = bytes_max
         self._seconds = max(1, int(keep_seconds))
-        self._link: Link | None = None
+        self._link: RedisLink | None = None
         self._turn = asyncio.Lock()  # one task at a time may ask over a connection
         self._held: dict[Attempt, _HeldChunk] = {}  # by this node
         self.bytes = 0

@@ -36,8 +36,8 @@ SLICE_SUBJECTS = 2000
 T = TypeVar("T")
 
 
-class Asks(Protocol):
-    """A connection to a server (redis_link.Link)."""
+class CommandLink(Protocol):
+    """A connection to a server (connection.RedisLink)."""
 
     async def ask(self, *commands: Sequence[Any], seconds: float) -> list[Any]:
         """Return the answers to several commands."""
@@ -64,7 +64,7 @@ class Heads(NamedTuple):
     """The id of each log's last entry."""
 
 
-async def read_heads(link: Asks, prefix: str) -> Heads:
+async def read_heads(link: CommandLink, prefix: str) -> Heads:
     """Read where the logs stand; raise RedisLacks for a replica that has lost its primary, RedisDiffers, and what the
     link raises."""
     logs = [("XREVRANGE", entries.log_key(prefix, group), "+", "-", "COUNT", 1) for group in range(GROUPS)]
@@ -88,7 +88,7 @@ async def read_heads(link: Asks, prefix: str) -> Heads:
 
 
 async def read_group(
-    link: Asks, prefix: str, group: int, oldest: int
+    link: CommandLink, prefix: str, group: int, oldest: int
 ) -> tuple[dict[str, Position], dict[str, Snapshot]]:
     """Return the positions of a group's subjects, and then its snapshots: these are as new as the positions, or newer.
 
@@ -107,7 +107,7 @@ async def read_group(
     return positions, parts.take()
 
 
-async def _scan(link: Asks, key: str) -> AsyncIterator[list[bytes]]:
+async def _scan(link: CommandLink, key: str) -> AsyncIterator[list[bytes]]:
     """Yield the fields of a hash, as they come."""
     cursor: Any = 0
     count = SCAN_FIELDS_FIRST

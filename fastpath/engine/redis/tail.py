@@ -16,8 +16,18 @@ from .address import Address, shown
 from .entries import GROUPS, START, VOID, Entry, Place
 from .pace import Pace
 from .primary import Primary
-from .reading import Reading
-from .state import ANSWER_SECONDS, Asks, Heads, RedisDiffers, RedisLacks, begin, read_group, read_heads, resynchronise
+from .reading import LogReader
+from .state import (
+    ANSWER_SECONDS,
+    CommandLink,
+    Heads,
+    RedisDiffers,
+    RedisLacks,
+    begin,
+    read_group,
+    read_heads,
+    resynchronise,
+)
 
 BLOCK_MS = 500
 """Milliseconds that a read waits for something new."""
@@ -77,7 +87,7 @@ class Tail:
         self._returning, self._oldest = returning, oldest
         self._keys = [entries.log_key(prefix, group).encode() for group in range(GROUPS)]
         self._group_of_key = {key: group for group, key in enumerate(self._keys)}
-        self.reading = Reading(broker, delivering)
+        self.reading = LogReader(broker, delivering)
         self._pace = Pace()
         self.joined = asyncio.Event()
         """Set when this node has everything that Redis holds, for the first time."""
@@ -167,7 +177,7 @@ class Tail:
         finally:
             await link.close()
 
-    async def attach(self, link: Asks) -> None:
+    async def attach(self, link: CommandLink) -> None:
         """Begin with a server; raises one of ``FAULTS``."""
         self._behind_at, self._target = 0.0, None
         self._pace.begin()
@@ -176,13 +186,13 @@ class Tail:
             await self._join(link)
         await self._compare(link)
 
-    async def step(self, link: Asks) -> None:
+    async def step(self, link: CommandLink) -> None:
         """Read once, and look now and then where the server stands; raises one of ``FAULTS``."""
         await self._read(link)
         if monotonic() - self._compared_at > COMPARE_SECONDS or self.all_void:
             await self._compare(link)
 
-    async def _read(self, link: Asks) -> None:
+    async def _read(self, link: CommandLink) -> None:
         """Read all logs once, or some in turn where all would be too much."""
         answer = await self._ask(link)
         if self.all_void:
@@ -206,7 +216,7 @@ class Tail:
         if self._target is not None and not self.current and self.reading.reached(self._target):
             self._set_current(True)
 
-    async def _ask(self, link: Asks) -> list[tuple[int, list[Entry]]]:
+    async def _ask(self, link: CommandLink) -> list[tuple[int, list[Entry]]]:
         """Return what is next in the logs, by group."""
         groups, count = self._pace.next()
         block = ("BLOCK", BLOCK_MS) if len(groups) == GROUPS else ()  # the others do not wait for these
@@ -232,7 +242,7 @@ class Tail:
             self._has_seen(group, place)
         await self._turn(rows[-1])
 
-    async def _take(self, link: Asks, group: int, rows: Sequence[Entry]) -> None:
+    async def _take(self, link: CommandLink, group: int, rows: Sequence[Entry]) -> None:
         """Deliver what was read of one group, whatever it is."""
         reading = self.reading
         epoch = reading.epoch
@@ -269,7 +279,7 @@ class Tail:
             await asyncio.sleep(0)
             self._turn_at = monotonic()
 
-    async def _compare(self, link: Asks) -> None:
+    async def _compare(self, link: CommandLink) -> None:
         """Look at where the server stands: what is void is found here where no new entry tells of it."""
         reading = self.reading
         heads = await read_heads(link, self._prefix)
@@ -313,7 +323,7 @@ class Tail:
         if late or moment - self._behind_at > BEHIND_SECONDS:
             raise RedisLacks("it is a replica that does not keep up")
 
-    async def _mend(self, link: Asks, group: int, epoch: int, before: Place | None, *, unknown: bool) -> None:
+    async def _mend(self, link: CommandLink, group: int, epoch: int, before: Place | None, *, unknown: bool) -> None:
         """Bring the group's subjects to where Redis has them (redis_state.resynchronise)."""
         positions, snapshots = await read_group(link, self._prefix, group, self._oldest())
         newest = await link.call("XREVRANGE", self._keys[group], "+", "-", "COUNT", 1, seconds=ANSWER_SECONDS)
@@ -325,7 +335,7 @@ class Tail:
         self._end()
         log.info("group %d: %d subjects of %d stand elsewhere", group, restarted, len(positions))
 
-    async def _join(self, link: Asks) -> None:
+    async def _join(self, link: CommandLink) -> None:
         """Read everything, for the first time; nobody is served meanwhile."""
         gc.disable()  # it would look at all that comes again and again; Runtime.start sets it right
         try:
@@ -334,7 +344,7 @@ class Tail:
             gc.enable()
         self.joined.set()
 
-    async def _read_all(self, link: Asks) -> None:
+    async def _read_all(self, link: CommandLink) -> None:
         began = told = monotonic()
         reading = self.reading
         reading.restart()

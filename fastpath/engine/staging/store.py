@@ -46,7 +46,7 @@ class Uncommitted(NamedTuple):
     """Time when the oldest of these attempts was begun (ms since 1970)."""
 
 
-class Held(Protocol):
+class HeldRows(Protocol):
     """The rows that a store has of an attempt."""
 
     @property
@@ -122,7 +122,7 @@ class StagingStore(Protocol):
         """Let go of files and connections; what is to survive has been kept."""
 
 
-def summed(attempts: Iterable[tuple[Attempt, Held]]) -> Generator[None, None, dict[str, Uncommitted]]:
+def summed(attempts: Iterable[tuple[Attempt, HeldRows]]) -> Generator[None, None, dict[str, Uncommitted]]:
     """StagingStore.uncommitted, of what is held of each attempt."""
     found: dict[str, Uncommitted] = {}
     for index, ((key, *_), held) in enumerate(list(attempts)):

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from fastpath.client.control.client import FRAME_BYTES_MAX, Control
-from fastpath.client.control.frames import FRAME_BYTES, FRAME_ROWS, Call, Frames, SharedFrame
+from fastpath.client.control.frames import FRAME_BYTES, FRAME_ROWS, Frames, PublishCall, SharedFrame
 from fastpath.client.control.nodes import Nodes
 from fastpath.client.errors import ControlRefused, SidecarUnavailable
 from fastpath.core.protocol.packets import Unpacker
@@ -49,20 +49,20 @@ class Interrupted(BaseException):
     """What ends a thread's work from outside, as KeyboardInterrupt does."""
 
 
-def call(frames: Frames, *contents: str, seconds: float = SECONDS, publisher: str = "") -> Call:
+def call(frames: Frames, *contents: str, seconds: float = SECONDS, publisher: str = "") -> PublishCall:
     """Carried out."""
-    made = Call([["/a/b", content] for content in contents], time.monotonic() + seconds, publisher)
+    made = PublishCall([["/a/b", content] for content in contents], time.monotonic() + seconds, publisher)
     frames.carry_out(made)
     return made
 
 
 @contextmanager
-def crew(frames: Frames, gate: Gate) -> Iterator[Callable[..., Future[Call]]]:
+def crew(frames: Frames, gate: Gate) -> Iterator[Callable[..., Future[PublishCall]]]:
     """Calls one after the other, each of a thread of its own: the first one sends, the others wait in this order."""
     with ThreadPoolExecutor(20) as pool:
         waiting = 0
 
-        def begin(*contents: str, **options: Any) -> Future[Call]:
+        def begin(*contents: str, **options: Any) -> Future[PublishCall]:
             nonlocal waiting
             if not gate.sent:
                 future = pool.submit(call, frames, *contents, **options)
@@ -165,7 +165,7 @@ def test_whose_time_is_over_while_its_frame_is_under_way_returns_and_the_others_
 
 def test_what_publishes_while_a_thread_publishes_waits_for_it_and_not_for_ever() -> None:
     """As the handler of a signal: its thread cannot go on before."""
-    found: list[Call] = []
+    found: list[PublishCall] = []
 
     def nested(frame: SharedFrame, deadline: float) -> None:
         found.append(call(frames, "nested", seconds=0.1))

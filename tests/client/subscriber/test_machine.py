@@ -12,10 +12,18 @@ from fastpath.client.errors import CommandRefused
 from fastpath.client.message import Status
 from fastpath.client.options import TRANSPORTS, Options
 from fastpath.client.servers import parse_servers
-from fastpath.client.subscriber.events import Arrived, Interesting, Probe, Refused, Renew, Requested, RequestOver
+from fastpath.client.subscriber.events import (
+    Arrived,
+    Interesting,
+    ProbeTransport,
+    Renew,
+    RequestArrived,
+    RequestOver,
+    SubscriptionRefused,
+)
 from fastpath.client.subscriber.machine import Machine, MachineEvent
-from fastpath.client.subscriber.outgoing import Publication, Settled
-from fastpath.client.subscriber.transports.ladder import Failure, Remembered
+from fastpath.client.subscriber.outgoing import OutgoingPublication, Settled
+from fastpath.client.subscriber.transports.ladder import Failure, RememberedTransport
 from fastpath.client.subscriber.transports.memory import AddressMemory
 from tests.behaviours.table import EXPECTED, addressed, agrees, cases, own
 
@@ -37,7 +45,7 @@ class Conversation:
         self.pinned = len(given["transports"]) == 1
         self.memory = AddressMemory()
         for url, (transport, seconds) in case.get("remembered", {}).items():
-            self.memory.save(url, Remembered(transport, seconds))
+            self.memory.save(url, RememberedTransport(transport, seconds))
         self.now = 0.0
         self.tokens = list(given.get("tokens", [given.get("token", "")]))
         self.renewable = "tokens" in given
@@ -131,7 +139,7 @@ class Conversation:
         self.happened(self.machine.unsubscribe(subjects, to)[1])
 
     def publish(self, subject: str, closure: str, content: str = "x", **options: Any) -> None:
-        publication = Publication(subject, content, closure=closure, told=True, **options)
+        publication = OutgoingPublication(subject, content, closure=closure, told=True, **options)
         self.happened(self.machine.publish(publication, self.now))
 
     def renew(self, token: str) -> None:
@@ -215,11 +223,11 @@ class Conversation:
                     self.see("statuses", self.status(event))
                 case Renew():
                     self.renewed(self.next_token())
-                case Probe(_, transport):
+                case ProbeTransport(_, transport):
                     self.see("probes", transport)
                 case Interesting(subjects, wanted):
                     self.see("interest", {"subjects": subjects, "wanted": wanted})
-                case Requested(asked):
+                case RequestArrived(asked):
                     self.see("asked", {name: getattr(asked, name) for name in asked.__struct_fields__})
                 case RequestOver(name):
                     self.see("over", {"to": name})
@@ -229,7 +237,7 @@ class Conversation:
                 case Settled():
                     self.see("results", {"closure": event.publication.closure, "status": event.status,
                                          "epoch": event.epoch, "seq": event.seq})  # fmt: skip
-                case Refused(_, subject, error):
+                case SubscriptionRefused(_, subject, error):
                     assert isinstance(error, CommandRefused)
                     self.see("statuses", {"name": "refused", "subject": subject, "code": error.code})
 

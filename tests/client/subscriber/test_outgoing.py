@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.client.errors import Failed, Invalid, NotReady, QueueFull, Unavailable, Unknown
-from fastpath.client.subscriber.outgoing import HOLD_SECONDS, Outgoing, Publication, Settled
+from fastpath.client.subscriber.outgoing import HOLD_SECONDS, OutgoingPublication, OutgoingPublications, Settled
 from tests.support.client.ledger import LedgerServer
 
 
-def publication(content: str = "x", **options: str) -> Publication:
-    return Publication("/a/b", content, **options)  # type: ignore[arg-type]
+def publication(content: str = "x", **options: str) -> OutgoingPublication:
+    return OutgoingPublication("/a/b", content, **options)  # type: ignore[arg-type]
 
 
 class Wire:
@@ -23,9 +23,9 @@ class Wire:
 
     def __init__(self, **options: int) -> None:
         self.now = 0.0
-        self.queue = Outgoing(**options)
+        self.queue = OutgoingPublications(**options)
         self.server = LedgerServer()
-        self.there: deque[tuple[int, Publication]] = deque()
+        self.there: deque[tuple[int, OutgoingPublication]] = deque()
         self.back: deque[tuple[int, str, int]] = deque()
         self.settled: list[tuple[str, str]] = []
         self.ids = 0
@@ -164,10 +164,10 @@ def test_standard_quality_has_no_number_and_is_sent_once() -> None:
 
 
 def test_it_is_bounded() -> None:
-    queue = Outgoing(messages_max=2, bytes_max=10)
+    queue = OutgoingPublications(messages_max=2, bytes_max=10)
     assert queue.put(publication("12345"), 0) is None
     assert queue.put(publication("é" * 3), 0) is not None
-    assert queue.put(Publication("/a/b", b"123", {"f": "4"}), 0) is None
+    assert queue.put(OutgoingPublication("/a/b", b"123", {"f": "4"}), 0) is None
     refused = queue.put(publication(""), 0)
     assert refused is not None
     assert refused.status == "queue_full"
@@ -183,7 +183,7 @@ def test_it_is_bounded() -> None:
     [(None, "unknown", Unknown), ("unavailable", "unknown", Unknown), ("not_ready", "not_ready", NotReady)],
 )
 def test_when_its_time_is_over(answer: str | None, status: str, error: type[Exception]) -> None:
-    queue = Outgoing(seconds=60)
+    queue = OutgoingPublications(seconds=60)
     queue.put(publication("a"), 0)
     [first] = queue.take(0)
     queue.on_wire(first, 1)
@@ -201,7 +201,7 @@ def test_when_its_time_is_over(answer: str | None, status: str, error: type[Exce
 
 
 def test_what_was_never_sent() -> None:
-    queue = Outgoing(seconds=60)
+    queue = OutgoingPublications(seconds=60)
     queue.put(publication("a"), 0)
     [settled] = queue.expire(60)
     assert isinstance(settled.outcome(), Unavailable)
@@ -211,7 +211,7 @@ def test_what_was_never_sent() -> None:
 
 
 def test_the_largest_is_what_was_too_big() -> None:
-    queue = Outgoing()
+    queue = OutgoingPublications()
     for size in (5, 50, 500, 50):
         queue.put(publication("x" * size), 0)
     for command, one in enumerate(queue.take(0)):
@@ -225,12 +225,12 @@ def test_the_largest_is_what_was_too_big() -> None:
 @pytest.mark.parametrize("part", ["subject", "reply_to", "closure", "content", "fields"])
 def test_half_a_character_is_no_text(part: str) -> None:
     """It is refused at once: later it would stop all that comes behind it."""
-    queue = Outgoing()
+    queue = OutgoingPublications()
     values: dict[str, Any] = {"subject": "/a/b", "content": "x"} | {part: "\ud800"}
     if part == "fields":
         values["fields"] = {"\ud800": "x"}
         part = "field"
     with pytest.raises(Invalid, match=f"half a character .* in .*{part}"):
-        queue.put(Publication(**values), 0)
+        queue.put(OutgoingPublication(**values), 0)
     assert len(queue) == 0
     assert not list(queue.take(0))

@@ -9,7 +9,7 @@ import pytest
 
 from fastpath.client.errors import Invalid, Limited
 from fastpath.client.message import Position, Status
-from fastpath.client.subscriber.events import Answered, Arrived, Event, Named, Refused
+from fastpath.client.subscriber.events import Answered, Arrived, Event, Named, SubscriptionRefused
 from fastpath.client.subscriber.state import ClientState
 from fastpath.client.subscriber.subscription_set import SUBJECTS_PER_COMMAND
 from fastpath.client.subscriber.subscriptions import RETRY_MS
@@ -240,7 +240,7 @@ def test_without_the_right_a_subscription_waits(story: Story, error: str) -> Non
 @pytest.mark.parametrize(("error", "kind"), [("invalid", Invalid), ("limit", Limited)])
 def test_a_subscription_that_cannot_work_is_forgotten(story: Story, error: str, kind: type[Exception]) -> None:
     [event] = story.answers(error=error)
-    assert isinstance(event, Refused)
+    assert isinstance(event, SubscriptionRefused)
     assert (event.owner, event.subject, type(event.error)) == ("owner", A, kind)
     assert story.state.following.wanted.subjects == {}
 
@@ -249,7 +249,7 @@ def test_an_error_to_the_whole_command_refuses_all_its_subjects(story: Story) ->
     story.state.following.subscribe("other", [B, "/a/c"])
     command = story.sent()[-1]
     events = story.says({"op": "error", "id": command["id"], "code": "invalid", "reason": "no"})
-    assert [(event.owner, event.subject) for event in events if isinstance(event, Refused)] == [
+    assert [(event.owner, event.subject) for event in events if isinstance(event, SubscriptionRefused)] == [
         ("other", B), ("other", "/a/c")]  # fmt: skip
 
 
@@ -259,7 +259,7 @@ def test_who_is_refused_beside_others_goes_alone(story: Story) -> None:
     story.state.following.subscribe("other", [A], history=1 << 40)
     command = story.sent()[-1]
     [event] = story.says({"op": "error", "id": command["id"], "code": "invalid", "reason": "no"})
-    assert isinstance(event, Refused)
+    assert isinstance(event, SubscriptionRefused)
     assert event.owner == "other"
     assert story.gets(6) == ["6"]
 

@@ -8,7 +8,7 @@ import json
 from fastpath.client.message import Position
 from fastpath.client.subscriber.state import ClientState
 from fastpath.client.subscriber.subscription_set import Pattern, SubscriptionSet
-from fastpath.client.subscriber.subscriptions import Subscriptions
+from fastpath.client.subscriber.subscriptions import ClientSubscriptions
 from fastpath.core.matching.subscribed_patterns import covers
 from tests.support.client.amounts import PATTERNS, SUBJECTS
 
@@ -31,7 +31,7 @@ def test_the_patterns_over_a_subject_are_those_that_cover_it() -> None:
 def test_a_reconnection_with_many_patterns() -> None:
     """Each pattern with its subjects: 200 of them with 2000 in all."""
     commands: list[object] = []
-    following = Subscriptions(lambda make: commands.append(make(len(commands))) or len(commands))  # type: ignore[func-returns-value]
+    following = ClientSubscriptions(lambda make: commands.append(make(len(commands))) or len(commands))  # type: ignore[func-returns-value]
     following.subscribe("owner", [f"/stocks/g{number}/*" for number in range(200)])
     for number, one in itertools.product(range(200), range(10)):
         found = following.wanted.find(f"/stocks/g{number}/{one}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fastpath.edge.tracing.otlp import OtlpExporter
-from fastpath.edge.tracing.spans import Span
+from fastpath.edge.tracing.spans import MessageSpan
 from tests.support.collector import Collector
 from tests.support.ports import free_port
 
@@ -26,8 +26,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 def test_a_span_is_read_as_it_was(collector: Collector) -> None:
     exporter = OtlpExporter(3)
     spans = [
-        Span("accept", True, TRACE, ACCEPT, PUBLISH, 1_700_000_000_000_000_001, 1_700_000_000_000_000_009, WHAT),
-        Span("deliver", False, TRACE, PUBLISH, "", 5, 6, {}, "no rule allows it"),
+        MessageSpan("accept", True, TRACE, ACCEPT, PUBLISH, 1_700_000_000_000_000_001, 1_700_000_000_000_000_009, WHAT),
+        MessageSpan("deliver", False, TRACE, PUBLISH, "", 5, 6, {}, "no rule allows it"),
     ]
     assert exporter.export(spans) == ""
     first, second = collector.spans()
@@ -45,7 +45,7 @@ def test_the_variables_of_opentelemetry_hold(collector: Collector, monkeypatch: 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=prices,deployment.environment=test")
     exporter = OtlpExporter(0)
-    assert exporter.export([Span("accept", True, TRACE, ACCEPT, "", 1, 2, {})]) == ""
+    assert exporter.export([MessageSpan("accept", True, TRACE, ACCEPT, "", 1, 2, {})]) == ""
     (span,), (headers,) = collector.spans(), collector.headers
     assert (headers["x-tenant"], headers["Content-Encoding"]) == ("blue", "gzip")
     assert (span.resource["service.name"], span.resource["deployment.environment"]) == ("prices", "test")
@@ -54,7 +54,7 @@ def test_the_variables_of_opentelemetry_hold(collector: Collector, monkeypatch: 
 
 def test_why_they_were_not_taken(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    span = Span("accept", True, TRACE, ACCEPT, "", 1, 2, {})
+    span = MessageSpan("accept", True, TRACE, ACCEPT, "", 1, 2, {})
     exporter = OtlpExporter(0)
     collector.status = 400
     assert "400" in exporter.export([span])

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from fastpath.core.protocol.trace_context import make_traceparent
-from fastpath.edge.tracing.sampler import Sampler, sampler_of
+from fastpath.edge.tracing.sampler import TraceSampler, sampler_of
 from fastpath.listen_address import SettingsError
 
 
@@ -51,9 +51,9 @@ def test_a_share_is_the_one_that_opentelemetry_takes() -> None:
 
 def test_a_share_of_what_comes_without_a_context_begins_a_trace() -> None:
     named = sampler_of({"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5"})
-    assert named == Sampler(follows_parent=True, ratio=0.5)
+    assert named == TraceSampler(follows_parent=True, ratio=0.5)
     assert {bool(named.begin()) for _ in range(200)} == {True, False}
-    assert sampler_of({"OTEL_TRACES_SAMPLER": "traceidratio"}) == Sampler(follows_parent=False, ratio=1)
+    assert sampler_of({"OTEL_TRACES_SAMPLER": "traceidratio"}) == TraceSampler(follows_parent=False, ratio=1)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fastpath.edge.tracing.spans import BATCH_SPANS, STOP_SECONDS, WAITING_MAX, ExportQueue, Span
+from fastpath.edge.tracing.spans import BATCH_SPANS, STOP_SECONDS, WAITING_MAX, ExportQueue, MessageSpan
 from tests.support.waiting import until
 
 
@@ -16,14 +16,14 @@ class Slow:
     """An exporter that says what it is told to, and waits while it is held."""
 
     def __init__(self) -> None:
-        self.batches: list[list[Span]] = []
+        self.batches: list[list[MessageSpan]] = []
         self.trouble = ""
         self.free = threading.Event()
         self.free.set()
         self.waits = False
         self.closed = threading.Event()
 
-    def export(self, spans: Sequence[Span]) -> str:
+    def export(self, spans: Sequence[MessageSpan]) -> str:
         """Keep them."""
         self.waits = not self.free.is_set()
         while not self.free.wait(0.02) and not self.closed.is_set():
@@ -36,9 +36,9 @@ class Slow:
         self.closed.set()
 
 
-def span(number: int) -> Span:
+def span(number: int) -> MessageSpan:
     """One of many."""
-    return Span("accept", True, "1" * 32, f"{number:016x}", "", number, number + 1, {})
+    return MessageSpan("accept", True, "1" * 32, f"{number:016x}", "", number, number + 1, {})
 
 
 def test_what_waits_is_exported_in_batches_and_in_order_and_the_rest_at_the_end() -> None:

@@ -18,8 +18,8 @@ from fastpath.engine.journal.format import (
     MESSAGES,
     START_BYTES,
     Damage,
+    JournalRecord,
     Packer,
-    Record,
     read_messages,
     read_records,
 )
@@ -60,7 +60,7 @@ def read(data: bytes) -> list[bytes | Damage]:
     """Bodies and damages; nothing but these may come."""
     found: list[bytes | Damage] = []
     for one in read_records(io.BytesIO(data)):
-        if isinstance(one, Record):
+        if isinstance(one, JournalRecord):
             assert one.kind == MESSAGES
             found.append(bytes(one.body))
         else:
@@ -150,7 +150,7 @@ def test_what_is_read_of_a_file_at_once_is_bounded(monkeypatch: pytest.MonkeyPat
             return super().read(size)
 
     data, _ = write([["x" * 50]] * 500)
-    assert sum(type(one) is Record for one in read_records(Watched(data))) == 500
+    assert sum(type(one) is JournalRecord for one in read_records(Watched(data))) == 500
     assert len(asked) > 30
     assert set(asked) == {1000}
 

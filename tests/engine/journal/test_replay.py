@@ -10,7 +10,7 @@ import pytest
 from fastpath.core.protocol.limits import Limits
 from fastpath.core.protocol.messages import STANDARD, Message
 from fastpath.engine.journal.files import JournalError
-from fastpath.engine.journal.format import Record, read_records
+from fastpath.engine.journal.format import JournalRecord, read_records
 from tests.support.engine.journals import START, Node, rebooted
 
 
@@ -183,7 +183,7 @@ def fill(folder: Path) -> tuple[Node, list[int]]:
     node.publish(Message("/s/a", "a6", publisher="p", publication=2))
     node.crash()
     with node.file.open("rb") as file:
-        return node, [one.offset for one in read_records(file) if isinstance(one, Record)][1:]
+        return node, [one.offset for one in read_records(file) if isinstance(one, JournalRecord)][1:]
 
 
 ALL = {"/s/a": ["a1", "a2", "a3", "a4", "a5", "a6"], "/s/b": ["b1", "b2", "b3"], "/s/c": ["c1", "c2"]}
@@ -370,9 +370,9 @@ def test_a_journal_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: py
 
 
 def _later(*arguments: object) -> object:
-    from fastpath.engine.journal.format import Header
+    from fastpath.engine.journal.format import JournalHeader
 
-    return Header(*arguments, version=99)  # type: ignore[arg-type]
+    return JournalHeader(*arguments, version=99)  # type: ignore[arg-type]
 
 
 def test_a_long_replay_says_how_far_it_is(

@@ -9,7 +9,7 @@ import pytest
 
 from fastpath.engine.redis.address import Names, RedisAway, RedisConfig
 from fastpath.engine.redis.checks import RedisRefused, server_faults, warnings
-from fastpath.engine.redis.primary import Primary, View
+from fastpath.engine.redis.primary import Primary, SentinelView
 from tests.support.certificates import Certificate
 from tests.support.engine.redis_load import node
 from tests.support.redis import RedisServer, Topology, free_port
@@ -65,7 +65,7 @@ def test_no_password_is_told(url: str) -> None:
 
 
 GOOD = {"maxmemory-policy": "noeviction", "appendonly": "yes"}
-VIEW = View(("h", 1), True, {}, 3.0, 2, 2)
+VIEW = SentinelView(("h", 1), True, {}, 3.0, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_what_must_not_be(version: str, found: dict[str, str], guaranteed: bool,
         (GOOD, 2, [VIEW], 3, ""),
         ({}, 2, [VIEW], 3, "does not tell its configuration"),
         (GOOD, 1, [VIEW], 3, "has 1 replicas"),
-        (GOOD, 2, [View(("h", 1), True, {}, 3.0, 2, 1)], 2, "2 Sentinels are named"),
+        (GOOD, 2, [SentinelView(("h", 1), True, {}, 3.0, 2, 1)], 2, "2 Sentinels are named"),
         (GOOD, 2, [VIEW], 5, "the Sentinels are 3, and 5 are named"),
-        (GOOD, 2, [View(("h", 1), True, {}, 3.0, 1, 2)], 3, "quorum is 1 of 3"),
-        (GOOD, 2, [View(("h", 1), True, {}, 1.0, 2, 2)], 3, "down-after-milliseconds is 1000"),
+        (GOOD, 2, [SentinelView(("h", 1), True, {}, 3.0, 1, 2)], 3, "quorum is 1 of 3"),
+        (GOOD, 2, [SentinelView(("h", 1), True, {}, 1.0, 2, 2)], 3, "down-after-milliseconds is 1000"),
         (GOOD, 1, [], 0, "without Sentinels"),
         (GOOD, 0, [], 0, "has no replica"),
         (GOOD | {"appendonly": "no"}, 1, [], 0, "set appendonly yes"),
     ],
 )
 def test_what_should_not_be(
-    found: dict[str, str], replicas: int, views: list[View], sentinels: int, warning: str
+    found: dict[str, str], replicas: int, views: list[SentinelView], sentinels: int, warning: str
 ) -> None:
     lines = warnings("h:1", found, True, replicas, views, sentinels)
     assert any(warning in line for line in lines) if warning else not lines

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fastpath.engine.redis.address import Address, RedisConfig
-from fastpath.engine.redis.connection import Link
+from fastpath.engine.redis.connection import RedisLink
 from fastpath.engine.redis.messenger import QUEUE_BYTES_MAX, SMALL_BYTES, RedisMessenger
 from tests.support.redis import RedisServer
 from tests.support.waiting import auntil
@@ -26,8 +26,8 @@ class Servers:
     async def primary(self) -> Address:
         return self._address
 
-    def link(self, address: Address) -> Link:
-        return Link(self._config, address)
+    def link(self, address: Address) -> RedisLink:
+        return RedisLink(self._config, address)
 
     def key(self, name: str) -> str:
         return f"test:{name}"

@@ -13,7 +13,7 @@ from fastpath.__main__ import main
 from fastpath.core.broker.admission import Done
 from fastpath.core.broker.broker import Broker
 from fastpath.core.protocol.messages import Message
-from fastpath.engine.base import Engine, Host
+from fastpath.engine.base import Engine, EngineHost
 from fastpath.engine.memory import MemoryEngine
 from fastpath.engine.registry import register
 from fastpath.settings import Settings
@@ -36,7 +36,7 @@ class LaterEngine(Engine):
     def attach(self, broker: Broker) -> None:
         self._broker = broker
 
-    def start(self, host: Host) -> None:
+    def start(self, host: EngineHost) -> None:
         self._host = host
 
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:

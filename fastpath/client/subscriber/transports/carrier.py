@@ -12,14 +12,14 @@ from fastpath.core.protocol.codec import Form
 from fastpath.core.protocol.errors import BadFrame
 
 from ...options import Transport
-from .link import ABNORMAL, End, Link, LinkEndedError, NotOpenedError
+from .link import ABNORMAL, LinkEnd, LinkEndedError, NotOpenedError, TransportLink
 from .poll import open_poll
 from .stream import open_stream, probe_stream
 from .websocket import open_websocket, probe_websocket
 
 CLOSE_SECONDS = 1
 
-Opener = Callable[[str, Form, float, ssl.SSLContext | None, str | None], Awaitable[Link]]
+Opener = Callable[[str, Form, float, ssl.SSLContext | None, str | None], Awaitable[TransportLink]]
 
 OPENERS: dict[Transport, Opener] = {"websocket": open_websocket, "stream": open_stream, "poll": open_poll}
 
@@ -31,10 +31,10 @@ class Carrier:
         self.wake = asyncio.Event()
         self._take_out = take_out
         self._receive = receive
-        self._left: asyncio.Future[End] | None = None
+        self._left: asyncio.Future[LinkEnd] | None = None
         self._deaf = False
 
-    def leave(self, end: End) -> None:
+    def leave(self, end: LinkEnd) -> None:
         """Close the connection that stands; it ends like this."""
         if self._left is not None and not self._left.done():
             self._left.set_result(end)
@@ -53,7 +53,7 @@ class Carrier:
         proxy: str | None,
         opened: Callable[[Form], Awaitable[None]],
         watch: Callable[[], Awaitable[str]],
-    ) -> End:
+    ) -> LinkEnd:
         """Connect, carry frames until the end, and tell how it came.
 
         ``opened`` is called once with the form that the server chose; when ``watch`` returns, the connection
@@ -69,7 +69,7 @@ class Carrier:
         finally:
             await link.close()
 
-    async def _carry(self, link: Link, watch: Callable[[], Awaitable[str]]) -> End:
+    async def _carry(self, link: TransportLink, watch: Callable[[], Awaitable[str]]) -> LinkEnd:
         self.wake.set()
         self._deaf = False
         reader = asyncio.create_task(self._read(link))
@@ -89,13 +89,13 @@ class Carrier:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, link: TransportLink) -> None:
         while True:
             frame = await link.read()
             if not self._deaf:
                 await self._receive(frame)
 
-    async def _write(self, link: Link) -> None:
+    async def _write(self, link: TransportLink) -> None:
         while True:
             await self.wake.wait()
             self.wake.clear()
@@ -111,16 +111,16 @@ async def probe(
     return await probe_stream(url, form, seconds, tls, proxy)
 
 
-def _end(*tasks: asyncio.Future[Any]) -> End:
+def _end(*tasks: asyncio.Future[Any]) -> LinkEnd:
     """Return the end of the connection as the finished tasks tell it; raise an error of the program itself."""
     for task in tasks:
         error = task.exception()
         if isinstance(error, LinkEndedError):
             return error.end
         if isinstance(error, (OSError, BadFrame)):
-            return End(ABNORMAL, str(error))
+            return LinkEnd(ABNORMAL, str(error))
         if error is not None:
             raise error
         result = task.result()
-        return result if isinstance(result, End) else End(ABNORMAL, str(result), "silent")
-    return End(ABNORMAL, "the connection was lost")
+        return result if isinstance(result, LinkEnd) else LinkEnd(ABNORMAL, str(result), "silent")
+    return LinkEnd(ABNORMAL, "the connection was lost")

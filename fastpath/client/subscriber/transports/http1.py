@@ -51,7 +51,7 @@ class AnswerHead(NamedTuple):
     content_type: str
 
 
-class Requests:
+class HttpConnection:
     """A kept connection: ``ask()`` for a whole answer; or ``begin()`` one and read its ``pieces()``.
 
     A request that is cancelled, or not read to its end, takes the connection with it; the next opens another.

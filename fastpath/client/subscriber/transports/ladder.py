@@ -32,7 +32,7 @@ ENDS_AFTER = 3
 """Number of abnormal ends in a row that are the transport's, each soon after the connection stood."""
 
 
-class Remembered(NamedTuple):
+class RememberedTransport(NamedTuple):
     """Transport that worked at an address, until when it is tried first, and how many tries upwards have failed."""
 
     transport: str
@@ -40,13 +40,13 @@ class Remembered(NamedTuple):
     tries: int = 0
 
 
-class Memory(Protocol):
+class TransportMemory(Protocol):
     """Store for what is remembered of addresses."""
 
-    def load(self, url: str) -> Remembered | None:
+    def load(self, url: str) -> RememberedTransport | None:
         """Return what is remembered of an address."""
 
-    def save(self, url: str, remembered: Remembered | None) -> None:
+    def save(self, url: str, remembered: RememberedTransport | None) -> None:
         """Remember it; None forgets it."""
 
 
@@ -62,7 +62,7 @@ class Ladder:
     ``lost()``."""
 
     def __init__(
-        self, transports: Iterable[str], memory: Memory, *, up_seconds: float = 600, steady_seconds: float = 60
+        self, transports: Iterable[str], memory: TransportMemory, *, up_seconds: float = 600, steady_seconds: float = 60
     ) -> None:
         wished = list(transports)
         self.probe_at: float | None = None
@@ -155,7 +155,7 @@ class Ladder:
         self._probed = 0 if works or index + 1 >= self._index else index + 1
         if works:
             self._ends = _Ends()
-            self._memory.save(self._url, Remembered(transport, now + self._up) if index else None)
+            self._memory.save(self._url, RememberedTransport(transport, now + self._up) if index else None)
             return True
         if self._probed:
             self.probe_at = now
@@ -170,7 +170,7 @@ class Ladder:
     def _remember(self, now: float, tries: int) -> None:
         until = now + min(self._up * 2.0 ** min(tries, 16), max(self._up, UP_SECONDS_MAX))
         self.probe_at = until
-        self._memory.save(self._url, Remembered(self.transport, until, tries))
+        self._memory.save(self._url, RememberedTransport(self.transport, until, tries))
 
     def _recall(self, url: str) -> tuple[int, float, int]:
         known = self._memory.load(url)

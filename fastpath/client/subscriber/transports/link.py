@@ -21,7 +21,7 @@ FRAME_BYTES_MAX = 256 << 20
 _NOBODY = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 
 
-class End(NamedTuple):
+class LinkEnd(NamedTuple):
     """The end of a connection: the code of its close frame, or ABNORMAL; ``how`` where no frame came before."""
 
     code: int
@@ -34,7 +34,7 @@ class NotOpenedError(Exception):
 
     def __init__(self, how: Failure, reason: str) -> None:
         super().__init__(how, reason)
-        self.end = End(ABNORMAL, reason, how)
+        self.end = LinkEnd(ABNORMAL, reason, how)
 
 
 class LinkEndedError(Exception):
@@ -42,10 +42,10 @@ class LinkEndedError(Exception):
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(code, reason)
-        self.end = End(code, reason)
+        self.end = LinkEnd(code, reason)
 
 
-class Link(Protocol):
+class TransportLink(Protocol):
     """A connection that stands."""
 
     @property

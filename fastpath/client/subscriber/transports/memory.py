@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ladder import Remembered
+from .ladder import RememberedTransport
 
 ADDRESSES_MAX = 64
 """Number of addresses that are remembered; the one that was learnt first is forgotten for a new one."""
@@ -12,13 +12,13 @@ class AddressMemory:
     """The memory of a process; times are those of ``time.monotonic()``."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Remembered] = {}
+        self._known: dict[str, RememberedTransport] = {}
 
-    def load(self, url: str) -> Remembered | None:
+    def load(self, url: str) -> RememberedTransport | None:
         """Return what is remembered of an address."""
         return self._known.get(url)
 
-    def save(self, url: str, remembered: Remembered | None) -> None:
+    def save(self, url: str, remembered: RememberedTransport | None) -> None:
         """Remember it; None forgets it."""
         self._known.pop(url, None)
         if remembered is not None:

@@ -14,7 +14,7 @@ from fastpath.core.protocol.codec import Form
 
 from .http1 import Origin, with_query
 from .link import ABNORMAL, FRAME_BYTES_MAX, LinkEndedError, not_opened
-from .session import BEGIN_BYTES_MAX, Session, SessionLink, check_opened, is_gone, read_terms
+from .session import BEGIN_BYTES_MAX, HttpSession, SessionLink, check_opened, is_gone, read_terms
 
 HELD_SECONDS = 0.5
 """Seconds within which an answer that breaks off is a failure."""
@@ -50,7 +50,7 @@ class PollLink(SessionLink):
         head, body = await self._requests.ask("GET", target, bytes_max=BEGIN_BYTES_MAX)
         check_opened(head, "application/x-ndjson")
         first, _, rest = body.partition(b"\n")
-        self._session = Session(self._origin, read_terms(first), self._tls)
+        self._session = HttpSession(self._origin, read_terms(first), self._tls)
         self._take(rest)
 
     async def read(self) -> bytes:

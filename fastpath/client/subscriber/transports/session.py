@@ -12,7 +12,7 @@ import msgspec
 from fastpath.core.protocol.codec import JSON, Form
 from fastpath.core.protocol.errors import Close
 
-from .http1 import AnswerHead, Origin, Requests, with_query
+from .http1 import AnswerHead, HttpConnection, Origin, with_query
 from .link import ABNORMAL, LinkEndedError, NotOpenedError
 
 POST_SECONDS = 10
@@ -24,7 +24,7 @@ TOO_LARGE = "the server takes no frame of that size"
 _TRANSIENT = (408, 429)
 
 
-class Terms(msgspec.Struct):
+class SessionTerms(msgspec.Struct):
     """Terms of the session, which the server tells first."""
 
     session: str
@@ -32,10 +32,10 @@ class Terms(msgspec.Struct):
     frame_bytes: int = 65_536
 
 
-def read_terms(text: bytes) -> Terms:
+def read_terms(text: bytes) -> SessionTerms:
     """Return the session's first words; raise NotOpenedError for what is something else, such as a page of a proxy."""
     try:
-        return msgspec.json.decode(text, type=Terms)
+        return msgspec.json.decode(text, type=SessionTerms)
     except msgspec.DecodeError:
         raise NotOpenedError("refused", "what answers is no session over HTTP") from None
 
@@ -51,15 +51,15 @@ def is_gone(status: int) -> bool:
     return 400 <= status < 500 and status not in _TRANSIENT
 
 
-class Session:
+class HttpSession:
     """The session's own side: ``post()`` in order, each frame with its number, and ``leave()``."""
 
     form: Form = JSON
 
-    def __init__(self, origin: Origin, terms: Terms, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, origin: Origin, terms: SessionTerms, tls: ssl.SSLContext | None) -> None:
         self.terms = terms
         self._path = f"{origin.base}/{terms.session}"
-        self._requests = Requests(origin, tls)
+        self._requests = HttpConnection(origin, tls)
         self._sent = 0
 
     async def post(self, frames: list[bytes]) -> None:
@@ -119,12 +119,12 @@ class Session:
 class SessionLink:
     """The part of a link by HTTP that does not depend on how frames come: the client posts its own, and leaves."""
 
-    form: Form = Session.form
+    form: Form = HttpSession.form
 
     def __init__(self, origin: Origin, tls: ssl.SSLContext | None) -> None:
         self._origin, self._tls = origin, tls
-        self._requests = Requests(origin, tls)
-        self._session: Session | None = None
+        self._requests = HttpConnection(origin, tls)
+        self._session: HttpSession | None = None
 
     async def write(self, frames: list[bytes]) -> None:
         """Send frames in their order."""

@@ -13,7 +13,7 @@ from fastpath.core.protocol.codec import Form
 
 from .http1 import Origin, with_query
 from .link import ABNORMAL, FRAME_BYTES_MAX, LinkEndedError, NotOpenedError, not_opened
-from .session import Session, SessionLink, check_opened, read_terms
+from .session import HttpSession, SessionLink, check_opened, read_terms
 
 
 class Goodbye(msgspec.Struct):
@@ -73,7 +73,7 @@ class StreamLink(SessionLink):
         name, data = await self._next()
         if name != b"session":
             raise NotOpenedError("refused", "what answers is no session over HTTP")
-        self._session = Session(self._origin, read_terms(data), self._tls)
+        self._session = HttpSession(self._origin, read_terms(data), self._tls)
 
     async def read(self) -> bytes:
         """Return the next frame."""

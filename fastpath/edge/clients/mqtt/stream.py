@@ -22,7 +22,7 @@ from ....core.mqtt.packets import ConnectPacket
 from ....core.mqtt.publications import as_retained
 from ....core.mqtt.reasons import MqttError, Reason, reason_of_close
 from ....core.mqtt.records import sid_of_record, split_records
-from ....core.mqtt.session import Subscription
+from ....core.mqtt.session import MqttSession, Subscription
 from ....core.mqtt.talk import Talk
 from ....core.mqtt.topics import matches, topic_of
 from ....core.protocol.errors import Close, Refused

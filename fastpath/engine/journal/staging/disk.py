@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..format import Record as Found
+from ..format import JournalRecord as Found
 from ..format import read_records
 
 log = logging.getLogger("fastpath.staging")

@@ -24,7 +24,7 @@ from ...staging.store import FULL, MISSING
 from ..files import FULL as FULL_DISK
 from ..files import RecordFile, sync_data
 from ..format import HEAD_BYTES, read_at
-from ..format import Record as Found
+from ..format import JournalRecord as Found
 from .disk import good, make_folder, numbered, remove, sync_names
 from .transaction_log import TransactionLog
 
@@ -45,7 +45,7 @@ DISK_FACTOR = 2
 log = logging.getLogger("fastpath.staging")
 
 
-class _Place(NamedTuple):
+class _ChunkPlace(NamedTuple):
     """The place of a chunk in the files."""
 
     file: int
@@ -53,7 +53,7 @@ class _Place(NamedTuple):
     size: int
 
 
-class _Row(msgspec.Struct, array_like=True):
+class _StagedRow(msgspec.Struct, array_like=True):
     """A chunk on the disk."""
 
     key: str
@@ -79,7 +79,7 @@ class _File:
         self.needed = 0
 
 
-_decode_row = msgspec.msgpack.Decoder(_Row).decode
+_decode_row = msgspec.msgpack.Decoder(_StagedRow).decode
 
 
 class FileStaging(MemoryStaging):
@@ -102,7 +102,7 @@ class FileStaging(MemoryStaging):
         """Write a chunk: the kernel has it."""
         if self._disk_bytes > DISK_FACTOR * self._bytes_max + 2 * FILE_BYTES:
             raise StagingFailed(FULL, "the files of what is staged are full of what is not needed any more")
-        row = _Row(*attempt, chunk, self._clock(), *content)
+        row = _StagedRow(*attempt, chunk, self._clock(), *content)
         try:
             file = self._file
             if file is None or file.size > FILE_BYTES or file.broken:
@@ -117,7 +117,7 @@ class FileStaging(MemoryStaging):
         known.synced = False
         known.needed += 1
         self._disk_bytes += file.size - before
-        return Chunk(content.rows, content.refused, b""), _Place(file.number, before, file.size - before)
+        return Chunk(content.rows, content.refused, b""), _ChunkPlace(file.number, before, file.size - before)
 
     async def chunks(self, attempt: Attempt) -> AsyncIterator[Chunk]:
         """Return the attempt's chunks in order, read in a thread."""
@@ -136,7 +136,7 @@ class FileStaging(MemoryStaging):
                 raise StagingFailed("broken", "what was staged cannot be read: another attempt stands there")
             yield Chunk(row.rows, row.refused, row.data)
 
-    def _free_places(self, places: list[_Place]) -> None:
+    def _free_places(self, places: list[_ChunkPlace]) -> None:
         for place in places:
             file = self._files[place.file]
             file.needed -= 1
@@ -262,7 +262,7 @@ class FileStaging(MemoryStaging):
         if row.chunk != (len(staged.chunks) if staged is not None else 0):
             broken.add(attempt)  # one before it is damaged
         size = weight(Chunk(row.rows, row.refused, row.data))
-        place = _Place(number, record.offset, HEAD_BYTES + len(record.body))
+        place = _ChunkPlace(number, record.offset, HEAD_BYTES + len(record.body))
         self._files[number].needed += 1
         self._add(attempt, Chunk(row.rows, row.refused, b""), place, size, row.time)
 
@@ -281,7 +281,7 @@ class FileStaging(MemoryStaging):
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
 
 
-def _read(path: Path, place: _Place) -> _Row:
+def _read(path: Path, place: _ChunkPlace) -> _StagedRow:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         data = os.pread(descriptor, place.size, place.offset)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from ..address import Address, Names
-from ..connection import AWAY, Link, sections
+from ..connection import AWAY, RedisLink, sections
 from ..primary import Primary
-from .replica_acks import Found, Replica, objection
+from .replica_acks import RedisReplica, ReplicaAnswer, objection
 
 PROBE_SECONDS = 0.2
 """Seconds within which a replica that is there says what it is."""
@@ -64,7 +64,7 @@ class Confirmation:
         probes = [self._probe(address).ask(primary, epoch) for address in replicas]
         found, views = await asyncio.gather(asyncio.gather(*probes), self._primary.ask())
         seen = {
-            address: Replica(
+            address: RedisReplica(
                 address in acknowledged, one, now - self._missing.get(address, now), self._primary.left(address)
             )
             for address, one in zip(replicas, found, strict=True)
@@ -88,23 +88,23 @@ class _Probe:
     """Asks one replica what it is. A question that has not been answered for long enough is an answer at once, so that
     a replica that hangs does not hold up each write."""
 
-    def __init__(self, link: Link, names: Names, meta: str) -> None:
+    def __init__(self, link: RedisLink, names: Names, meta: str) -> None:
         self._link = link
         self._names = names
         self._meta = meta
         self._task: asyncio.Task[list[object] | None] | None = None
         self._asked = 0.0
 
-    async def ask(self, primary: Address, epoch: int) -> Found:
+    async def ask(self, primary: Address, epoch: int) -> ReplicaAnswer:
         loop = asyncio.get_running_loop()
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._question())
             self._asked = loop.time()
         await asyncio.wait([self._task], timeout=max(0.0, self._asked + PROBE_SECONDS - loop.time()))
         if not self._task.done():
-            return Found.NOTHING
+            return ReplicaAnswer.NOTHING
         answer = self._task.result()
-        return Found.NOTHING if answer is None else found(answer, primary, epoch, self._names.one)
+        return ReplicaAnswer.NOTHING if answer is None else found(answer, primary, epoch, self._names.one)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -133,12 +133,12 @@ def follows(role: object) -> list[Address]:
 
 def found(
     answer: list[object], primary: Address, epoch: int, one_of: Callable[[Address], Address] = lambda address: address
-) -> Found:
+) -> ReplicaAnswer:
     """Return what a server is by its answers to ROLE and to the epoch of its data; ``one_of`` gives the primary that it
     names in the one spelling of all."""
     role, stored = answer
     if not isinstance(role, list):
-        return Found.NOTHING  # it is loading its data, or refuses the login
+        return ReplicaAnswer.NOTHING  # it is loading its data, or refuses the login
     if role[0] == b"master":
-        return Found.FORMER if isinstance(stored, bytes) and int(stored) < epoch else Found.RIVAL
-    return Found.OURS if [one_of(address) for address in follows(role)] == [primary] else Found.OTHER
+        return ReplicaAnswer.FORMER if isinstance(stored, bytes) and int(stored) < epoch else ReplicaAnswer.RIVAL
+    return ReplicaAnswer.OURS if [one_of(address) for address in follows(role)] == [primary] else ReplicaAnswer.OTHER

@@ -29,7 +29,7 @@ SEEN_SECONDS = 1.0
 """Seconds that an acknowledgement waits longer, for this node to have read what it acknowledges."""
 
 
-class Handed:
+class HandedPublications:
     """The messages that were handed in at once, with one ``done``."""
 
     __slots__ = ("done", "messages", "outcomes", "since")
@@ -55,10 +55,10 @@ class Handed:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class StoreBatch:
     """The messages that go to Redis at once: parts of what was handed in, each from the first to before the last."""
 
-    parts: list[tuple[Handed, int, int]]
+    parts: list[tuple[HandedPublications, int, int]]
     messages: list[Message]
     since: float
     packed: tuple[bytes, bytes] = (b"", b"")
@@ -76,12 +76,12 @@ class Batch:
             at += last - first
 
 
-class Queue:
+class PublicationQueue:
     """First in, first out; bounded. ``known`` tells of the fields that a batch takes out of a subject's snapshot."""
 
     def __init__(self, known: Known = no_fields) -> None:
         self._known = known
-        self._waiting: deque[Handed] = deque()
+        self._waiting: deque[HandedPublications] = deque()
         self._at = 0  # so many messages of the first have been taken
         self._bytes = 0
 
@@ -93,7 +93,7 @@ class Queue:
         """True while nothing more is taken."""
         return self._bytes > QUEUE_BYTES_MAX
 
-    def add(self, handed: Handed) -> None:
+    def add(self, handed: HandedPublications) -> None:
         """Add publications at the end."""
         self._waiting.append(handed)
         self._bytes += sum(_weight(message) for message in handed.messages)
@@ -103,10 +103,10 @@ class Queue:
         """Time since when the first has waited; infinity when none does."""
         return self._waiting[0].since if self._waiting else inf
 
-    def take(self) -> Batch:
+    def take(self) -> StoreBatch:
         """Return the next batch; without messages when only empty publications wait."""
         waiting = self._waiting
-        batch = Batch([], [], waiting[0].since)
+        batch = StoreBatch([], [], waiting[0].since)
         size = more = 0
         replaced: set[str] = set()
         while waiting and len(batch.messages) < BATCH_MESSAGES_MAX and size + more < BATCH_BYTES_MAX:
@@ -130,14 +130,14 @@ class Queue:
         self._bytes -= size
         return batch
 
-    def take_all(self) -> list[tuple[Handed, int]]:
+    def take_all(self) -> list[tuple[HandedPublications, int]]:
         """Return everything, each with the index of the first message that has not been taken."""
         taken = [(handed, self._at if index == 0 else 0) for index, handed in enumerate(self._waiting)]
         self._waiting.clear()
         self._at = self._bytes = 0
         return taken
 
-    def empty(self, batch: Batch) -> None:
+    def empty(self, batch: StoreBatch) -> None:
         """Put everything at the end of the batch, however large it gets."""
         for handed, first in self.take_all():
             batch.parts.append((handed, first, len(handed.messages)))
@@ -161,10 +161,10 @@ class Unread:
         self._epoch_known = epoch_known
         self._after = after
         self._read: dict[int, tuple[int, int]] = {}  # by group: up to where this node has read
-        self._waiting: deque[tuple[float, Batch, list[Outcome]]] = deque()  # until when
+        self._waiting: deque[tuple[float, StoreBatch, list[Outcome]]] = deque()  # until when
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, batch: Batch, outcomes: list[Outcome]) -> None:
+    def add(self, batch: StoreBatch, outcomes: list[Outcome]) -> None:
         """Add outcomes at the end; a number stands for a position in the batch's epoch."""
         self._waiting.append((self._loop.time() + SEEN_SECONDS, batch, outcomes))
         self.release()
@@ -205,7 +205,7 @@ class Unread:
         self._timer = None
         self.release()
 
-    def _has_read(self, batch: Batch) -> bool:
+    def _has_read(self, batch: StoreBatch) -> bool:
         return all(self._read.get(group, (0, 0)) >= (batch.epoch, n) for group, n in batch.ends.items())
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from redis.exceptions import ResponseError
 
-from ..connection import Link
+from ..connection import RedisLink
 from ..entries import log_key
-from .publication_queue import Batch
+from .publication_queue import StoreBatch
 
 KEPT_SECONDS = 4.0
 KEPT_BYTES_MAX = 64 << 20
@@ -27,20 +27,20 @@ class Recent:
     def __init__(self, prefix: str, clock: Callable[[], float]) -> None:
         self._prefix = prefix
         self._clock = clock
-        self._kept: deque[tuple[float, Batch]] = deque()
+        self._kept: deque[tuple[float, StoreBatch]] = deque()
         self._bytes = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: StoreBatch) -> None:
         """Add a publication that has just been acknowledged; makes older ones forgotten."""
         now = self._clock()
         # Neither the messages nor who waits for them is needed any more.
-        kept = Batch([], [], batch.since, batch.packed, epoch=batch.epoch, ends=batch.ends)
+        kept = StoreBatch([], [], batch.since, batch.packed, epoch=batch.epoch, ends=batch.ends)
         self._kept.append((now, kept))
         self._bytes += _size(kept)
         while self._kept[0][0] < now - KEPT_SECONDS or self._bytes > KEPT_BYTES_MAX:
             self._bytes -= _size(self._kept.popleft()[1])
 
-    async def lost(self, link: Link, epoch: int) -> list[Batch]:
+    async def lost(self, link: RedisLink, epoch: int) -> list[StoreBatch]:
         """Take out all recent batches if the primary, in a newer epoch, lacks any; raises one of ``AWAY``."""
         ends = {group: (batch.epoch, n) for _, batch in self._kept for group, n in batch.ends.items()}
         if not ends or all(of == epoch for of, _ in ends.values()):
@@ -58,5 +58,5 @@ class Recent:
         return lost
 
 
-def _size(batch: Batch) -> int:
+def _size(batch: StoreBatch) -> int:
     return sum(map(len, batch.packed))

@@ -15,7 +15,7 @@ from enum import Enum
 from math import inf
 
 from ..address import Address, shown
-from ..primary import View
+from ..primary import SentinelView
 
 MARGIN_SECONDS = 1.0
 """Seconds that a live replica must have been missing longer than the Sentinels' down-after: by then what they think of
@@ -28,7 +28,7 @@ they have never heard of it in that role. They promote only whom they have, and 
 """
 
 
-class Found(Enum):
+class ReplicaAnswer(Enum):
     """The answer of a replica that was asked about itself."""
 
     OURS = "follows this primary"
@@ -39,18 +39,20 @@ class Found(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class RedisReplica:
     """A replica, as seen from here after a write."""
 
     acknowledged: bool
-    found: Found
+    found: ReplicaAnswer
     missing: float = 0.0
     """Seconds for which the replica has not acknowledged."""
     left: float = inf
     """Seconds since a majority of the Sentinels has switched from this server as the primary to another one."""
 
 
-def objection(primary: Address, replicas: Mapping[Address, Replica], views: Sequence[View], sentinels: int) -> str:
+def objection(
+    primary: Address, replicas: Mapping[Address, RedisReplica], views: Sequence[SentinelView], sentinels: int
+) -> str:
     """Return why a write to ``primary`` must not be acknowledged yet; empty when it may.
 
     ``replicas`` are all that the Sentinels know, ``views`` what the Sentinels that answered say now, ``sentinels`` how
@@ -65,11 +67,11 @@ def objection(primary: Address, replicas: Mapping[Address, Replica], views: Sequ
         return f"{content} of {sentinels} Sentinels call {shown(primary)} the primary and in order"
     patience = max(view.down_after for view in views) + MARGIN_SECONDS
     for address, one in replicas.items():
-        if one.found in (Found.OTHER, Found.RIVAL):
+        if one.found in (ReplicaAnswer.OTHER, ReplicaAnswer.RIVAL):
             return f"{shown(address)} {one.found.value}"
-        if one.acknowledged or one.found is Found.FORMER:
+        if one.acknowledged or one.found is ReplicaAnswer.FORMER:
             continue
-        if one.found is Found.NOTHING:
+        if one.found is ReplicaAnswer.NOTHING:
             down = sum(view.replicas.get(address, False) for view in views)
             unheard = sum(address in view.unheard for view in views)
             if down <= sentinels // 2 and (one.left > LEFT_SECONDS or unheard <= sentinels // 2):

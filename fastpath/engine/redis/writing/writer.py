@@ -16,11 +16,11 @@ from ....core.protocol.packets import Refusal
 from ...order_fence import HELD, OrderFence
 from ..address import Address, RedisAway, RedisConfig, shown
 from ..checks import RedisRefused, check, connect
-from ..connection import AWAY, Link
+from ..connection import AWAY, RedisLink
 from ..primary import Primary
-from ..script import Fault, Known, Stored, command, fault, no_fields, pack, read, settle
+from ..script import Known, ScriptFault, Stored, command, fault, no_fields, pack, read, settle
 from .confirmation import Confirmation
-from .publication_queue import Batch, Handed, Queue, Unread
+from .publication_queue import HandedPublications, PublicationQueue, StoreBatch, Unread
 from .recent import Recent
 
 WAIT_MS = 500
@@ -80,16 +80,16 @@ class RedisWriter:
         self._name = f"node:{secrets.token_hex(8)}"  # whose numbers those publications get that have none
         self._numbered = 0
         self._epoch = 0
-        self._link: Link | None = None
+        self._link: RedisLink | None = None
         self._replicas: set[Address] = set()
         self._need = 1
         self._looked = 0.0
         self._confirmation = Confirmation(primary, prefix)
         self._recent = Recent(prefix, loop.time)
-        self._lost: deque[Batch] = deque()  # acknowledged, and to be stored again
-        self._queue = Queue(known)
+        self._lost: deque[StoreBatch] = deque()  # acknowledged, and to be stored again
+        self._queue = PublicationQueue(known)
         self._holds = OrderFence(loop.time)
-        self._batch: Batch | None = None
+        self._batch: StoreBatch | None = None
         self._unread = Unread(loop, epoch_known, end)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -131,7 +131,7 @@ class RedisWriter:
         if refused:
             messages = [message for index, message in enumerate(messages) if index not in refused]
             done = done and with_refusals(done, refused)
-        self._queue.add(Handed(messages, done, self._loop.time()))
+        self._queue.add(HandedPublications(messages, done, self._loop.time()))
         self._wake.set()
 
     def seen(self, group: int, epoch: int, n: int) -> None:
@@ -208,19 +208,19 @@ class RedisWriter:
             self._settled(batch, settle(batch.messages, stored))
             self._goes_on()
 
-    async def _store_again(self, batch: Batch) -> None:
+    async def _store_again(self, batch: StoreBatch) -> None:
         if stored := await self._store(batch):
             self._lost.popleft()
             self._keep(batch, stored)
         else:
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _keep(self, batch: Batch, stored: Stored) -> None:
+    def _keep(self, batch: StoreBatch, stored: Stored) -> None:
         batch.epoch, batch.ends = stored.epoch, stored.ends
         if self._guaranteed:
             self._recent.add(batch)
 
-    def _packed(self, batch: Batch) -> bool:
+    def _packed(self, batch: StoreBatch) -> bool:
         """Make it ready; False when there is nothing to store."""
         outcomes: list[Outcome] = []
         if batch.messages:
@@ -263,7 +263,7 @@ class RedisWriter:
 
     async def _test(self) -> None:
         """Run the script without messages: that raises a new primary's epoch, and shows whether a batch would pass."""
-        if await self._store(Batch([], [], 0, pack((), self._name, 0, False))) is not None:
+        if await self._store(StoreBatch([], [], 0, pack((), self._name, 0, False))) is not None:
             self._goes_on()
 
     async def _look(self) -> None:
@@ -289,7 +289,7 @@ class RedisWriter:
 
     # One batch
 
-    async def _store(self, batch: Batch) -> Stored | None:
+    async def _store(self, batch: StoreBatch) -> Stored | None:
         """Run the script; None when the batch is not safe yet, or was refused. Raises one of ``AWAY``."""
         link = self._link
         assert link is not None
@@ -332,7 +332,7 @@ class RedisWriter:
         """
         return max(len(self._replicas), 1 if self._config.name else 0)
 
-    async def _objection(self, link: Link, epoch: int, rest: list[object] | None) -> str:
+    async def _objection(self, link: RedisLink, epoch: int, rest: list[object] | None) -> str:
         """Return why what fewer than all replicas have must not be acknowledged; empty when it may."""
         replicas = self._replicas
         if rest is None:
@@ -347,15 +347,15 @@ class RedisWriter:
             return "" if acknowledged >= replicas else "not all replicas that are connected have acknowledged"
         return await self._confirmation.objection(link.address, epoch, replicas, acknowledged)
 
-    async def _faulty(self, batch: Batch, error: ResponseError) -> None:
+    async def _faulty(self, batch: StoreBatch, error: ResponseError) -> None:
         """Act on a refusal of the script."""
         kind, why = fault(error)
-        if kind is Fault.CONNECT:
+        if kind is ScriptFault.CONNECT:
             raise RedisAway(why)
-        if kind is Fault.FOREIGN:
+        if kind is ScriptFault.FOREIGN:
             raise RedisRefused(why)
         self._stops(why)
-        if kind is Fault.AGAIN:
+        if kind is ScriptFault.AGAIN:
             await self._again()
         elif batch is self._batch and batch.uncertain:
             self._give_up(why)
@@ -369,7 +369,7 @@ class RedisWriter:
 
     # Outcomes
 
-    def _settled(self, batch: Batch, outcomes: list[Outcome]) -> None:
+    def _settled(self, batch: StoreBatch, outcomes: list[Outcome]) -> None:
         self._batch = None
         self._unread.add(batch, outcomes)
 
@@ -382,7 +382,7 @@ class RedisWriter:
     def _give_up(self, why: str) -> None:
         """Answer everything that waits: what comes behind a publication that is not stored must not overtake it."""
         refusal = ("unavailable", f"it may have been stored; publish it again, under the same number: {why}")
-        batch = self._batch or Batch([], [], self._loop.time())
+        batch = self._batch or StoreBatch([], [], self._loop.time())
         self._queue.empty(batch)
         self._holds.note(batch.messages)
         self._settled(batch, [refusal] * len(batch.messages))

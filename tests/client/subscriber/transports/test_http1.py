@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fastpath.client.subscriber.transports.http1 import Origin, Requests
+from fastpath.client.subscriber.transports.http1 import HttpConnection, Origin
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +48,7 @@ def test_sessions_are_beside_the_websocket() -> None:
 async def test_a_connection_is_kept() -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
     async with server(OK, chunked, OK) as (url, asked):
-        requests = Requests(Origin.of(url), None)
+        requests = HttpConnection(Origin.of(url), None)
         assert [(await requests.ask("GET", "/x"))[1] for _ in range(3)] == [b"ok", b"ab", b"ok"]
         assert asked[0].startswith(b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:")
         requests.close()
@@ -56,7 +56,7 @@ async def test_a_connection_is_kept() -> None:
 
 async def test_one_that_was_closed_meanwhile_is_opened_again() -> None:
     async with server(OK, None, OK) as (url, asked):
-        requests = Requests(Origin.of(url), None)
+        requests = HttpConnection(Origin.of(url), None)
         await requests.ask("GET", "/x")
         assert (await requests.ask("GET", "/y"))[0].status == 200
         assert len(asked) == 2
@@ -74,7 +74,7 @@ async def test_one_that_was_closed_meanwhile_is_opened_again() -> None:
 )
 async def test_what_is_no_whole_answer_is_an_error_of_the_connection(answer: bytes) -> None:
     async with server(answer) as (url, _):
-        requests = Requests(Origin.of(url), None)
+        requests = HttpConnection(Origin.of(url), None)
         with pytest.raises(OSError):
             await requests.ask("GET", "/x")
         requests.close()

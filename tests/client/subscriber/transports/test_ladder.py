@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.client.options import TRANSPORTS
-from fastpath.client.subscriber.transports.ladder import UP_SECONDS_MAX, Failure, Ladder, Remembered
+from fastpath.client.subscriber.transports.ladder import UP_SECONDS_MAX, Failure, Ladder, RememberedTransport
 from fastpath.client.subscriber.transports.memory import ADDRESSES_MAX, AddressMemory
 
 URLS = ("ws://a/ws", "ws://b/ws")
@@ -86,5 +86,5 @@ def test_the_wish_decides_which_and_not_in_which_order() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     memory = AddressMemory()
     for number in range(ADDRESSES_MAX + 10):
-        memory.save(f"ws://{number}/ws", Remembered("poll", 1))
+        memory.save(f"ws://{number}/ws", RememberedTransport("poll", 1))
     assert [memory.load(f"ws://{number}/ws") is None for number in (9, 10)] == [True, False]

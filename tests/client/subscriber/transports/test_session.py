@@ -11,11 +11,11 @@ import pytest
 
 from fastpath.client.subscriber.transports.http1 import Origin
 from fastpath.client.subscriber.transports.link import LinkEndedError, NotOpenedError
-from fastpath.client.subscriber.transports.session import Session, Terms, read_terms
+from fastpath.client.subscriber.transports.session import HttpSession, SessionTerms, read_terms
 
 
 @contextlib.asynccontextmanager
-async def posted_to(*statuses: int) -> AsyncIterator[tuple[Session, list[tuple[int, list[bytes]]]]]:
+async def posted_to(*statuses: int) -> AsyncIterator[tuple[HttpSession, list[tuple[int, list[bytes]]]]]:
     """A session whose server answers with these, 0: not at all; and what it got: number of the first, and frames."""
     left = list(statuses)
     got: list[tuple[int, list[bytes]]] = []
@@ -37,7 +37,7 @@ async def posted_to(*statuses: int) -> AsyncIterator[tuple[Session, list[tuple[i
     running = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with running:
         origin = Origin.of(f"ws://127.0.0.1:{running.sockets[0].getsockname()[1]}/ws")
-        session = Session(origin, Terms("s", frame_bytes=10), None)
+        session = HttpSession(origin, SessionTerms("s", frame_bytes=10), None)
         yield session, got
         await session.leave()
 

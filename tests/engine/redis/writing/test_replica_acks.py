@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fastpath.engine.redis.address import Address
-from fastpath.engine.redis.primary import View, hosts_in, majority, read_view
+from fastpath.engine.redis.primary import SentinelView, hosts_in, majority, read_view
 from fastpath.engine.redis.writing.confirmation import found
-from fastpath.engine.redis.writing.replica_acks import Found, Replica, objection
+from fastpath.engine.redis.writing.replica_acks import RedisReplica, ReplicaAnswer, objection
 
 P, A, B = ("h", 1), ("h", 2), ("h", 3)
-ACKNOWLEDGED = Replica(True, Found.OURS)
+ACKNOWLEDGED = RedisReplica(True, ReplicaAnswer.OURS)
 
 
 def view(
@@ -20,14 +20,14 @@ def view(
     down: tuple[Address, ...] = (),
     down_after: float = 3.0,
     unheard: tuple[Address, ...] = (),
-) -> View:
+) -> SentinelView:
     """What a Sentinel says."""
     replicas = {one: one in down for one in (A, B)}
-    return View(primary, healthy, replicas, down_after, 2, 2, unheard=frozenset(unheard))
+    return SentinelView(primary, healthy, replicas, down_after, 2, 2, unheard=frozenset(unheard))
 
 
-def missing(what: Found, seconds: float = 0.0) -> Replica:
-    return Replica(False, what, seconds)
+def missing(what: ReplicaAnswer, seconds: float = 0.0) -> RedisReplica:
+    return RedisReplica(False, what, seconds)
 
 
 CONTENT = [view(), view(), view()]
@@ -36,105 +36,105 @@ B_IS_DOWN = [view(down=(B,)), view(down=(B,)), view()]
 SAFE = {
     "all have it": ({A: ACKNOWLEDGED, B: ACKNOWLEDGED}, []),
     "all have it, whatever the Sentinels say": ({A: ACKNOWLEDGED, B: ACKNOWLEDGED}, [view(B)] * 3),
-    "one is dead": ({A: ACKNOWLEDGED, B: missing(Found.NOTHING)}, B_IS_DOWN),
-    "one is dead, and a Sentinel with it": ({A: ACKNOWLEDGED, B: missing(Found.NOTHING)}, B_IS_DOWN[:2]),
-    "one is the primary of before": ({A: ACKNOWLEDGED, B: missing(Found.FORMER)}, CONTENT),
-    "one hangs for long": ({A: ACKNOWLEDGED, B: missing(Found.OURS, 4.0)}, CONTENT),
+    "one is dead": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.NOTHING)}, B_IS_DOWN),
+    "one is dead, and a Sentinel with it": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.NOTHING)}, B_IS_DOWN[:2]),
+    "one is the primary of before": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.FORMER)}, CONTENT),
+    "one hangs for long": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.OURS, 4.0)}, CONTENT),
     "one was the primary a moment ago and hangs": (
-        {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 1.0, left=5.9)},
+        {A: ACKNOWLEDGED, B: RedisReplica(False, ReplicaAnswer.NOTHING, 1.0, left=5.9)},
         [view(unheard=(B,)), view(unheard=(B,)), view()],
     ),
-    "one Sentinel errs": ({A: ACKNOWLEDGED, B: missing(Found.FORMER)}, [view(), view(), view(healthy=False)]),
+    "one Sentinel errs": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.FORMER)}, [view(), view(), view(healthy=False)]),
 }
 
 UNSAFE = {
-    "nobody has it": ({A: missing(Found.OURS, 99), B: missing(Found.OURS, 99)}, CONTENT, "no replica"),
+    "nobody has it": ({A: missing(ReplicaAnswer.OURS, 99), B: missing(ReplicaAnswer.OURS, 99)}, CONTENT, "no replica"),
     "nobody is there": ({}, CONTENT, "no replica"),
     "all are dead": (
-        {A: missing(Found.NOTHING, 99), B: missing(Found.NOTHING, 99)},
+        {A: missing(ReplicaAnswer.NOTHING, 99), B: missing(ReplicaAnswer.NOTHING, 99)},
         [view(down=(A, B))] * 3,
         "no replica",
     ),
-    "one hangs": ({A: ACKNOWLEDGED, B: missing(Found.OURS, 3.9)}, CONTENT, "missing for 3.9 s of 4 s"),
+    "one hangs": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.OURS, 3.9)}, CONTENT, "missing for 3.9 s of 4 s"),
     "one hangs, a Sentinel is patient": (
-        {A: ACKNOWLEDGED, B: missing(Found.OURS, 5)},
+        {A: ACKNOWLEDGED, B: missing(ReplicaAnswer.OURS, 5)},
         [view(), view(), view(down_after=9)],
         "missing for 5.0 s of 10 s",
     ),
     "one cannot be reached from here, but from the Sentinels": (
-        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        {A: ACKNOWLEDGED, B: missing(ReplicaAnswer.NOTHING, 99)},
         [view(down=(B,)), view(), view()],
         "1 of 3 Sentinels see it down",
     ),
     "one was the primary a while ago and hangs": (
-        {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 99, left=6.1)},
+        {A: ACKNOWLEDGED, B: RedisReplica(False, ReplicaAnswer.NOTHING, 99, left=6.1)},
         [view(unheard=(B,))] * 3,
         "0 of 3 Sentinels see it down",
     ),
     "one was the primary a moment ago, and has been a replica since": (
-        {A: ACKNOWLEDGED, B: Replica(False, Found.NOTHING, 0.1, left=4.0)},
+        {A: ACKNOWLEDGED, B: RedisReplica(False, ReplicaAnswer.NOTHING, 0.1, left=4.0)},
         [view(unheard=(B,)), view(), view()],
         "0 of 3 Sentinels see it down",
     ),
     "one has not been heard of yet, but was no primary": (
-        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        {A: ACKNOWLEDGED, B: missing(ReplicaAnswer.NOTHING, 99)},
         [view(unheard=(B,))] * 3,
         "0 of 3 Sentinels see it down",
     ),
     "one was the primary a moment ago and follows": (
-        {A: ACKNOWLEDGED, B: Replica(False, Found.OURS, 0.5, left=1.0)},
+        {A: ACKNOWLEDGED, B: RedisReplica(False, ReplicaAnswer.OURS, 0.5, left=1.0)},
         CONTENT,
         "missing for 0.5 s",
     ),
-    "one was promoted": ({A: ACKNOWLEDGED, B: missing(Found.RIVAL, 99)}, B_IS_DOWN, "h:3 is a primary"),
-    "one follows another": ({A: ACKNOWLEDGED, B: missing(Found.OTHER, 99)}, B_IS_DOWN, "h:3 follows another"),
+    "one was promoted": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.RIVAL, 99)}, B_IS_DOWN, "h:3 is a primary"),
+    "one follows another": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.OTHER, 99)}, B_IS_DOWN, "h:3 follows another"),
     "one that has it follows another by now": (
-        {A: Replica(True, Found.OTHER), B: missing(Found.FORMER)},
+        {A: RedisReplica(True, ReplicaAnswer.OTHER), B: missing(ReplicaAnswer.FORMER)},
         CONTENT,
         "h:2 follows another",
     ),
     "the Sentinels name another": (
-        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        {A: ACKNOWLEDGED, B: missing(ReplicaAnswer.NOTHING, 99)},
         [view(B), view(B), view(down=(B,))],
         "1 of 3 Sentinels call h:1 the primary",
     ),
     "a failover is under way": (
-        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        {A: ACKNOWLEDGED, B: missing(ReplicaAnswer.NOTHING, 99)},
         [view(healthy=False, down=(B,))] * 3,
         "0 of 3 Sentinels",
     ),
     "most Sentinels cannot be reached": (
-        {A: ACKNOWLEDGED, B: missing(Found.NOTHING, 99)},
+        {A: ACKNOWLEDGED, B: missing(ReplicaAnswer.NOTHING, 99)},
         [view(down=(B,))],
         "1 of 3 Sentinels",
     ),
-    "no Sentinel can be reached": ({A: ACKNOWLEDGED, B: missing(Found.FORMER)}, [], "0 of 3 Sentinels"),
+    "no Sentinel can be reached": ({A: ACKNOWLEDGED, B: missing(ReplicaAnswer.FORMER)}, [], "0 of 3 Sentinels"),
 }
 
 
 @pytest.mark.parametrize(("replicas", "views"), SAFE.values(), ids=SAFE)
-def test_may_be_acknowledged(replicas: dict[Address, Replica], views: list[View]) -> None:
+def test_may_be_acknowledged(replicas: dict[Address, RedisReplica], views: list[SentinelView]) -> None:
     assert objection(P, replicas, views, 3) == ""
 
 
 @pytest.mark.parametrize(("replicas", "views", "why"), UNSAFE.values(), ids=UNSAFE)
-def test_must_not_be_acknowledged(replicas: dict[Address, Replica], views: list[View], why: str) -> None:
+def test_must_not_be_acknowledged(replicas: dict[Address, RedisReplica], views: list[SentinelView], why: str) -> None:
     assert why in objection(P, replicas, views, 3)
 
 
 @pytest.mark.parametrize(
     ("role", "stored", "expected"),
     [
-        ([b"slave", b"h", 1, b"connected", 100], b"7", Found.OURS),
-        ([b"slave", b"h", 2, b"connected", 100], b"7", Found.OTHER),
-        ([b"master", 100, []], b"6", Found.FORMER),
-        ([b"master", 100, []], b"7", Found.RIVAL),
-        ([b"master", 100, []], b"8", Found.RIVAL),
-        ([b"master", 100, []], None, Found.RIVAL),
-        (ValueError("LOADING"), ValueError("LOADING"), Found.NOTHING),
+        ([b"slave", b"h", 1, b"connected", 100], b"7", ReplicaAnswer.OURS),
+        ([b"slave", b"h", 2, b"connected", 100], b"7", ReplicaAnswer.OTHER),
+        ([b"master", 100, []], b"6", ReplicaAnswer.FORMER),
+        ([b"master", 100, []], b"7", ReplicaAnswer.RIVAL),
+        ([b"master", 100, []], b"8", ReplicaAnswer.RIVAL),
+        ([b"master", 100, []], None, ReplicaAnswer.RIVAL),
+        (ValueError("LOADING"), ValueError("LOADING"), ReplicaAnswer.NOTHING),
     ],
 )
-def test_what_a_server_is(role: object, stored: object, expected: Found) -> None:
+def test_what_a_server_is(role: object, stored: object, expected: ReplicaAnswer) -> None:
     assert found([role, stored], P, 7) is expected
 
 
@@ -145,9 +145,14 @@ def resolved(address: Address) -> Address:
 
 @pytest.mark.parametrize(
     ("host", "port", "expected"),
-    [(b"redis-a", 1, Found.OURS), (b"h", 1, Found.OURS), (b"redis-a", 2, Found.OTHER), (b"unknown", 1, Found.OTHER)],
+    [
+        (b"redis-a", 1, ReplicaAnswer.OURS),
+        (b"h", 1, ReplicaAnswer.OURS),
+        (b"redis-a", 2, ReplicaAnswer.OTHER),
+        (b"unknown", 1, ReplicaAnswer.OTHER),
+    ],
 )
-def test_whom_a_replica_follows_by_name(host: bytes, port: int, expected: Found) -> None:
+def test_whom_a_replica_follows_by_name(host: bytes, port: int, expected: ReplicaAnswer) -> None:
     assert found([[b"slave", host, port, b"connected", 100], b"7"], P, 7, resolved) is expected
 
 
