@@ -350,7 +350,7 @@ def sidecar_messages() -> list[CheckMessage]:
 
 
 def _layer_messages(first: str, is_shared: bool) -> list[CheckMessage]:
-    """A channel layer lives in one sidecar: those of several hosts would each have their own, and say nothing."""
+    """Warn of a channel layer where several hosts have a sidecar each: groups would end at a host, and say nothing."""
     layers = getattr(settings, "CHANNEL_LAYERS", None) or {}
     if not is_shared or "://" in first:
         return []

@@ -27,7 +27,7 @@ DJANGOS = {"5.2": (3, 10), "6.0": (3, 12), "6.1": (3, 12)}
 """Versions of Django, and the oldest Python that each takes; the last one is the newest that the metadata allows."""
 
 TESTS = ("tests/distribution/test_base.py", "tests/realtime/publishing/test_tasks.py")
-"""Of the first those of a reader's project, of the second those of Django's tasks."""
+"""Files of tests: the first are those of a reader's project, the second those of Django's tasks."""
 
 PAGE = ROOT / "docs/develop/django.md"
 BEGIN, END = "<!-- made by make matrix -->\n", "<!-- end -->\n"

@@ -91,7 +91,7 @@ def _sorting_nothing(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 @contextmanager
 def _saying_so(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Within it an UPDATE may number notes (triggers.py)."""
+    """Let an UPDATE number notes while the block runs (triggers.py)."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL {NUMBERING} TO 'on'")
