@@ -37,7 +37,7 @@ PLAIN = {
     "English, in its own sense": """
         accept access acks action allowed answers arrival aside asking attention awake basic bridge by contents
         current described detail direct drive ends failures following hand hints live local open order
-        outside past plain price privileges promise reasons recent recorded remembered senders staged state
+        outside past plain price privileges promise reasons recent remembered senders staged state
         subscribed talk
     """,
 }

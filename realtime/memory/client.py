@@ -11,7 +11,7 @@ from fastpath.client.message import Message, Position, Status
 from fastpath.client.subscriber.events import Answered, Arrived, SubscriptionRefused
 from fastpath.client.subscriber.state import ClientState
 from fastpath.core.protocol import messages as wire
-from fastpath.core.protocol.errors import SubscriptionRefused as TokenRefused
+from fastpath.core.protocol.errors import Refused as TokenRefused
 from realtime.memory.node import FORM, Connection, MemoryNode
 
 STATUSES_MAX = 10_000

@@ -91,7 +91,7 @@ class Stream:
         """The connection is over."""
 
 
-class StreamLink(Protocol):
+class ClientStreamLink(Protocol):
     """A connection (connection.py), as streams and what begins them see it."""
 
     address: str

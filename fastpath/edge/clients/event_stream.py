@@ -20,7 +20,7 @@ from ...core.websocket.handshake import BadRequest, Request
 from ...core.wires.compression import GZIP_HEAD, accepts_gzip, pack
 from ..runtime.runtime import Runtime, now
 from ..runtime.socket_writer import write_each
-from .client_stream import SendNow, Stream, StreamLink
+from .client_stream import ClientStreamLink, SendNow, Stream
 from .handshake import events_head, terms_over, token_of
 
 _MAY_BE_GZIP = "Vary: Accept-Encoding\r\n"
@@ -90,9 +90,9 @@ class EventStreams:
     def write(self, clients: list[Client], data: bytes) -> None:
         """Write the same events to readers of one group: those that keep up are written what is described once for all
         that stand at one place; the others go their own way."""
-        places: dict[tuple[DescribedEvents, int], list[StreamLink]] = {}
+        places: dict[tuple[DescribedEvents, int], list[ClientStreamLink]] = {}
         for client in clients:
-            link = cast(StreamLink, client.link)
+            link = cast(ClientStreamLink, client.link)
             stream: EventStream | None = link.stream
             if stream is None or client.queue is not None or stream.waits or link.closing or not link.socket.direct:
                 link.write(data)
@@ -103,7 +103,7 @@ class EventStreams:
         for (at, deflate_bytes), links in places.items():
             self._write_all(at, deflate_bytes, links, data)
 
-    def _write_all(self, at: DescribedEvents, deflate_bytes: int, links: list[StreamLink], data: bytes) -> None:
+    def _write_all(self, at: DescribedEvents, deflate_bytes: int, links: list[ClientStreamLink], data: bytes) -> None:
         try:
             described, behind = self._streams.follow(at, data)
             if deflate_bytes and described:
@@ -126,7 +126,7 @@ class EventStreams:
                 link.await_writable(True)
 
 
-def begin_events(link: StreamLink, runtime: Runtime, request: Request) -> None:
+def begin_events(link: ClientStreamLink, runtime: Runtime, request: Request) -> None:
     """Answer a request for events, which asks for all that its stream will ever bring; raises BadRequest.
 
     Who may come back is told so by the stream, as a browser gives up for good at any other answer; who may not gets a
@@ -153,7 +153,7 @@ def begin_events(link: StreamLink, runtime: Runtime, request: Request) -> None:
     _ask(link, runtime, asked, request.headers.get("user-agent", ""))
 
 
-def _ask(link: StreamLink, runtime: Runtime, asked: EventsRequest, program: str) -> None:
+def _ask(link: ClientStreamLink, runtime: Runtime, asked: EventsRequest, program: str) -> None:
     """Have the commands done that the request stands for; in turns, where many come at once."""
     scheduler = runtime.scheduler
     if scheduler.spent:
@@ -164,7 +164,7 @@ def _ask(link: StreamLink, runtime: Runtime, asked: EventsRequest, program: str)
     scheduler.spend(perf_counter() - began)
 
 
-def _ask_now(link: StreamLink, runtime: Runtime, asked: EventsRequest, program: str) -> None:
+def _ask_now(link: ClientStreamLink, runtime: Runtime, asked: EventsRequest, program: str) -> None:
     client, (subjects, history, conflation, slow, since, _) = link.client, asked
     if client is None or link.closing:
         return

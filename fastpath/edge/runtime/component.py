@@ -193,7 +193,7 @@ Methods = Mapping[str, Endpoint]
 """The endpoints of a path, by method; GET answers HEAD as well."""
 
 
-class Page(NamedTuple):
+class MetricsPage(NamedTuple):
     """A page of the metrics port: its status of HTTP, its content type and its content."""
 
     status: int
@@ -201,7 +201,7 @@ class Page(NamedTuple):
     body: bytes
 
 
-Route = Callable[[bool], Page]
+Route = Callable[[bool], MetricsPage]
 """Makes a page; takes whether who asks has proved to know the password, and raises BadRequest for what it refuses."""
 
 

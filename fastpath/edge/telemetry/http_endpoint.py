@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from ...core.websocket.handshake import BadRequest, parse_request
-from ..runtime.component import Offers, Page
+from ..runtime.component import MetricsPage, Offers
 from ..runtime.runtime import Runtime
 from .figures import Statistics
 from .health import Readiness
@@ -48,12 +48,12 @@ class Health:
         """Return what a scrape is answered with (edge/telemetry/prometheus.py)."""
         return "\n".join([*lines(self._statistics, ready=not self._readiness.reasons()), ""])
 
-    def _health(self, known: bool) -> Page:
+    def _health(self, known: bool) -> MetricsPage:
         """Say that the process is well: the loop has just proved it."""
         del known
-        return Page(200, _JSON, b'{"status":"ok"}\n')
+        return MetricsPage(200, _JSON, b'{"status":"ok"}\n')
 
-    def _ready(self, known: bool) -> Page:
+    def _ready(self, known: bool) -> MetricsPage:
         """Say whether the node takes clients; who is not known does not learn why not."""
         reasons = self._readiness.reasons()
         body: dict[str, Any] = {"status": "unavailable" if reasons else "ok"}
@@ -61,13 +61,13 @@ class Health:
             body["reasons"] = reasons
         if known and (warnings := self._readiness.warnings()):
             body["warnings"] = warnings
-        return Page(503 if reasons else 200, _JSON, json.dumps(body).encode() + b"\n")
+        return MetricsPage(503 if reasons else 200, _JSON, json.dumps(body).encode() + b"\n")
 
-    def _metrics(self, known: bool) -> Page:
+    def _metrics(self, known: bool) -> MetricsPage:
         """Return the figures; raise BadRequest for who has not the password."""
         if not known:
             raise BadRequest(401, "The figures need the password of FASTPATH_METRICS_PASSWORD.", _CHALLENGE)
-        return Page(200, _PROMETHEUS, self._text().encode())
+        return MetricsPage(200, _PROMETHEUS, self._text().encode())
 
 
 class MetricsConnection(asyncio.Protocol):
@@ -117,13 +117,13 @@ class MetricsConnection(asyncio.Protocol):
             response = error.response()
         except Exception:
             log.exception("fault while answering")
-            response = _response(Page(500, "text/plain", b"A fault of the server.\n"))
+            response = _response(MetricsPage(500, "text/plain", b"A fault of the server.\n"))
         assert self._transport is not None
         self._answered = True
         self._transport.write(response)
         self._transport.close()
 
-    def _page(self, path: str, known: bool) -> Page:
+    def _page(self, path: str, known: bool) -> MetricsPage:
         """Return the answer to a request for this path; raise BadRequest where there is none."""
         routes = self._runtime.routes
         if path not in routes:
@@ -149,7 +149,7 @@ def _proves(authorization: str, password: str) -> bool:
     return hmac.compare_digest(proof, password.encode(errors="surrogateescape"))
 
 
-def _response(page: Page, head: bool = False) -> bytes:
+def _response(page: MetricsPage, head: bool = False) -> bytes:
     lines = (
         f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}",
         f"Content-Type: {page.kind}",

@@ -18,7 +18,7 @@ import pytest
 from fastpath.client.control.client import Control
 from fastpath.core.telemetry.figures import FIGURES
 from fastpath.core.websocket.handshake import HEAD_BYTES_MAX, BadRequest
-from fastpath.edge.runtime.component import Offers, Page, Plain
+from fastpath.edge.runtime.component import MetricsPage, Offers, Plain
 from fastpath.edge.telemetry.http_endpoint import WATCHERS_MAX, MetricsConnection
 from fastpath.edge.telemetry.prometheus import metric_of
 from fastpath.server.components import Node, make_runtime
@@ -169,14 +169,14 @@ def answers(sidecar: Sidecar) -> bool:
 async def test_a_component_offers_a_page_of_its_own(tmp_path: Path) -> None:
     """It knows who asks, may refuse, and stands among those that a wrong path is told of; a fault of it is its own."""
 
-    def weather(known: bool) -> Page:
+    def weather(known: bool) -> MetricsPage:
         if not known:
             raise BadRequest(401, "Not for you.")
-        return Page(200, "text/plain", b"fine")
+        return MetricsPage(200, "text/plain", b"fine")
 
     runtime = make_runtime(Settings(mode="none", metrics_password="secret"), asyncio.get_running_loop())
     Node(runtime)  # the pages that are there already
-    runtime.serve(Plain(Offers(routes={"/weather": weather, "/fault": lambda known: Page(*())})))
+    runtime.serve(Plain(Offers(routes={"/weather": weather, "/fault": lambda known: MetricsPage(*())})))
     watchers: set[MetricsConnection] = set()
     path = str(tmp_path / "pages.sock")
     server = await asyncio.get_running_loop().create_unix_server(lambda: MetricsConnection(runtime, watchers), path)

@@ -35,7 +35,7 @@ class OtherWorkers(Protocol):
         """Have ``GuestMembers.look`` called in so long; 0: in the next turn of the loop."""
 
 
-class _Guest:
+class _GroupGuest:
     """A session on another worker: who it is among the members, its level, its groups, and what it has of these."""
 
     __slots__ = ("granted", "groups", "level", "session")
@@ -54,14 +54,14 @@ class GuestMembers:
     def __init__(self, shares: Shares, others: OtherWorkers) -> None:
         self._shares = shares
         self._others = others
-        self._lent: dict[Holder, _Guest] = {}
+        self._lent: dict[Holder, _GroupGuest] = {}
         self._asked: dict[tuple[Holder, str], deque[MessageKey]] = {}
 
     def join(self, holder: Holder, session: Hashable, name: str, level: int) -> None:
         """That session, which is lent, is a member and connected."""
         lent = self._lent.get(holder)
         if lent is None:
-            lent = self._lent[holder] = _Guest(session, level)
+            lent = self._lent[holder] = _GroupGuest(session, level)
         share = lent.groups[name] = self._shares.open(name)
         worker = holder[0]
 

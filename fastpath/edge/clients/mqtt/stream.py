@@ -32,7 +32,7 @@ from ....core.websocket.handshake import Request
 from ...runtime.runtime import now
 from ...runtime.scheduler import TURN_SECONDS
 from ...runtime.socket_writer import write_each
-from ..client_stream import SendNow, Stream, StreamLink
+from ..client_stream import ClientStreamLink, SendNow, Stream
 from ..handshake import MQTT_PATH, terms_over
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class MqttStream(Stream):
     hears = True
     lags = True
 
-    def __init__(self, runtime: Runtime, link: StreamLink, reader: FrameReader | None = None) -> None:
+    def __init__(self, runtime: Runtime, link: ClientStreamLink, reader: FrameReader | None = None) -> None:
         super().__init__()
         bytes_max = runtime.command_bytes_max
         self._runtime = runtime
@@ -532,11 +532,11 @@ class MqttStreams:
             shared.read(data)
         except Exception:
             log.exception("fault while reading what goes to a group: each client is written to alone")
-        links: list[StreamLink] = []
+        links: list[ClientStreamLink] = []
         packets: list[bytes] = []
         try:
             for client in clients:
-                link = cast(StreamLink, client.link)
+                link = cast(ClientStreamLink, client.link)
                 alike = self._alike(link.stream)
                 if alike is None:
                     link.write(data)
@@ -558,7 +558,7 @@ class MqttStreams:
         self._framed = self._framed or encode_binary(alike)
         return self._framed
 
-    def _write_all(self, links: list[StreamLink], packets: list[bytes]) -> None:
+    def _write_all(self, links: list[ClientStreamLink], packets: list[bytes]) -> None:
         written = write_each(map(os.write, [link.fd for link in links], packets))
         for link, data, count in zip(links, packets, written, strict=True):
             if count == len(data):

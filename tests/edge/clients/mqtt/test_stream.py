@@ -44,7 +44,7 @@ from fastpath.core.mqtt.session import MqttSession, Subscription
 from fastpath.core.mqtt.talk import Talk
 from fastpath.core.protocol.codec import MQTT5
 from fastpath.core.protocol.messages import Message
-from fastpath.edge.clients.client_stream import StreamLink
+from fastpath.edge.clients.client_stream import ClientStreamLink
 from fastpath.edge.clients.mqtt.stream import MqttStream, MqttStreams
 from fastpath.edge.runtime.runtime import Runtime
 from fastpath.server.components import make_runtime
@@ -158,7 +158,7 @@ def test_what_is_retained_is_looked_for_in_turns() -> None:
                 over.set()
 
         link.hold = hold
-        stream = MqttStream(runtime, cast(StreamLink, link))
+        stream = MqttStream(runtime, cast(ClientStreamLink, link))
         stream.resend(filters, ([*topics], {}))
         assert link.holds == [(PauseReason.SEARCHING, True)]
         await over.wait()
@@ -522,7 +522,7 @@ class Written:
         self.fd, self.socket, self.closing = ours.fileno(), SimpleNamespace(direct=True), False
         self.client = SimpleNamespace(queue=None, link=self)
         self.alone: list[int] = []
-        self.stream = MqttStream(runtime, cast(StreamLink, self))
+        self.stream = MqttStream(runtime, cast(ClientStreamLink, self))
         self.session = MqttSession("name", V5, 60)
         self.session.subscribe(Subscription(Filter(text=text, qos=1), ["/a/b"], 0, True))
         outgoing = Outgoing(self.session, self.stream.talk, self.stream, 100, 0, 0, 1000)
