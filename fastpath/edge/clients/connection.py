@@ -17,7 +17,7 @@ from ...core.protocol.errors import Close, Refused
 from ...core.telemetry.counters import BY_CLIENT, LABELS, LOST, OTHER
 from ...core.websocket.close_frames import close_payload, parse_close
 from ...core.websocket.frames import BINARY, CLOSE, PING, PONG, SKIM, TEXT, Event, FrameReader, encode_frame
-from ...core.websocket.handshake import BadRequest, Request, error_response, parse_request
+from ...core.websocket.handshake import BadRequest, Request, accept_response, error_response, parse_request
 from ...core.wires.registry import wire_of
 from ...listen_address import Listener
 from ..plain_http.exchange import Exchange
@@ -30,8 +30,9 @@ from .client_stream import Stream
 from .event_stream import EventStream, begin_events
 from .handshake import (
     MQTT_PATH,
+    MQTT_SUBPROTOCOL,
+    check_mqtt,
     events_head,
-    mqtt_response,
     query_token,
     session_welcome,
     terms_over,
@@ -218,8 +219,9 @@ class ClientConnection:
 
     def _upgrade_mqtt(self, request: Request) -> None:
         """The frames have MQTT in them."""
+        check_mqtt(request)
         self.come_from(request)
-        response = mqtt_response(request)
+        response = accept_response(request, MQTT_SUBPROTOCOL)
         if self.send_now(response) == len(response):
             self.stream = MqttStream(self.runtime, self, FrameReader(self.runtime.command_bytes_max))
         else:

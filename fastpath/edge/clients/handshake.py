@@ -47,11 +47,10 @@ def websocket_opening(request: Request, listener: Listener, bytes_max: int) -> O
     return Opening(response, FrameReader(bytes_max, deflate=window_bits > 0), terms)
 
 
-def mqtt_response(request: Request) -> bytes:
-    """Answer a request for a WebSocket that is to speak MQTT; raises BadRequest."""
+def check_mqtt(request: Request) -> None:
+    """Raises BadRequest for a WebSocket that is to speak MQTT and does not say so."""
     if request.is_upgrade and MQTT_SUBPROTOCOL not in request.subprotocols:
         raise BadRequest(400, "MQTT over a WebSocket has the subprotocol mqtt.")
-    return accept_response(request, MQTT_SUBPROTOCOL)
 
 
 def terms_over(form: Form, listener: Listener, window_bits: int = 0, deflate_bytes: int = 0) -> Terms:
