@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from ..core.broker.admission import Done
-from ..core.broker.broker import Broker
-from ..core.broker.ports import Numbering
-from ..core.protocol.messages import Message
-from ..core.protocol.options import OptionRow
+from ..core.broker import ports
 from .staging.memory import MemoryStaging
 from .staging.store import StagingStore
 
@@ -131,23 +127,14 @@ class SessionStore(Protocol):
         """Write the last rows, and that all has been said."""
 
 
-class Engine(ABC):
-    """Base of all engines: what is not overridden is right for one that keeps nothing beyond its process.
+class Engine(ports.Engine):
+    """Base of all engines: what the broker asks of them, and their life beside it.
 
     The order of its life: ``make``, ``attach`` (by the broker), ``start``, ``joined``, then submissions, and ``stop``.
     """
 
-    name: ClassVar[str]
-    """Name by which the control socket calls the engine."""
     keeps: ClassVar[bool] = False
     """True if messages outlive this process."""
-    shared: ClassVar[bool] = False
-    """True if other nodes deliver the same messages."""
-    judges: ClassVar[bool] = True
-    """True if what publications would make of snapshots is judged here, and not where they are handed on to."""
-    folder: str = ""
-    """Folder on a disk where the engine keeps messages; empty: on none."""
-    epoch: int
 
     @classmethod
     def check(cls, settings: Settings) -> None:
@@ -159,62 +146,19 @@ class Engine(ABC):
     def make(cls, settings: Settings, clock: Callable[[], int]) -> Self:
         """Make the engine that the settings ask for; ``clock`` gives ms since 1970. Raise SettingsError."""
 
-    @property
-    def numbering(self) -> Numbering | None:
-        """The numbering of this process, which answers at once; None if messages are numbered elsewhere."""
-        return None
-
-    @property
-    def trouble(self) -> str:
-        """The reason why nothing can be stored at this moment; empty if something can."""
-        return ""
-
-    @abstractmethod
-    def attach(self, broker: Broker) -> None:
-        """Deliver through the broker from now on."""
-
-    @abstractmethod
-    def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
-        """Have accepted publications numbered and stored, at ``now`` (ms since 1970), and delivered in that order.
-
-        ``done`` is called once, with one outcome a message: before this returns or later, always in the order of the
-        submissions, and not before the messages that were stored have their position.
-        """
-
-    def acknowledging(self, done: Done) -> Done:
-        """Return ``done``, to be called when publications have been numbered: it waits until these are safe."""
-        return done
-
-    def unheard(self) -> bool:
-        """Return whether something that was numbered elsewhere waits unread."""
-        return False
-
-    def when_safe(self, told: Callable[[], None]) -> None:
-        """Call ``told`` when all that was stored before is as safe as this engine makes it, or ``trouble`` says why
-        not."""
-        told()
-
-    def keep_options(self, rows: Sequence[OptionRow]) -> None:
-        """Keep these options of subjects, all that there are, which count from now on."""
-        del rows
-
     def start(self, host: EngineHost) -> None:
         """Bring the broker to where what is kept ends, or begin to; raises SettingsError."""
         del host
 
-    async def joined(self) -> None:  # noqa: B027 - there is nothing to wait for
+    async def joined(self) -> None:
         """Wait until the broker has everything that is kept; raises SettingsError."""
 
     async def stop(self) -> None:
         """Let go of everything in order; what has no outcome yet may never have one."""
         self.close()
 
-    def close(self) -> None:  # noqa: B027 - there is no file
+    def close(self) -> None:
         """Close files in order."""
-
-    def tick(self, now: int) -> None:
-        """Do what is due each second; ``now`` is in ms since 1970."""
-        del now
 
     def figures(self) -> dict[str, float]:
         """Return the engine's own metrics by name (docs/operate/figures.md)."""

@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fastpath.bench.machine.description import NOT_RECORDED
-
 from .model import KINDS
 from .run import percentile
 from .table import Fault
 
 PAUSES_MIN = 10
 """Fewer pauses have no 95th of 100."""
+
+NOT_RECORDED = "not recorded"
+"""The revision of runs that were made before they had one."""
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 

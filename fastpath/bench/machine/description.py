@@ -15,8 +15,6 @@ from fastpath.interpreter import python_build
 ROOT = Path(__file__).parents[3]
 
 UNKNOWN = "unknown"
-NOT_RECORDED = "not recorded"
-"""Of results that were made before they had a revision."""
 
 
 def machine() -> dict[str, Any]:

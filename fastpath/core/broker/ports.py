@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -61,49 +62,64 @@ class Numbering(Protocol):
         """Number from now on in an epoch that is later than this one."""
 
 
-class Engine(Protocol):
-    """The part that numbers and keeps messages (fastpath/engine/base.py)."""
+class Engine(ABC):
+    """What numbers and keeps messages, as the broker sees it; fastpath/engine/base.py adds its life.
+
+    What is not overridden is right for one that keeps nothing beyond its process.
+    """
 
     name: ClassVar[str]
     """What the control socket calls it."""
-    shared: ClassVar[bool]
+    shared: ClassVar[bool] = False
     """Whether other nodes deliver the same messages."""
-    judges: ClassVar[bool]
+    judges: ClassVar[bool] = True
     """Whether it is judged here what publications would make of snapshots, and not where they are handed on to."""
-    folder: str
+    folder: str = ""
     """Where on a disk it keeps messages; empty: on none."""
     epoch: int
 
     @property
-    def trouble(self) -> str:
-        """The reason why nothing can be stored at this moment; empty if something can."""
-
-    @property
     def numbering(self) -> Numbering | None:
         """The numbering of this process, which answers at once; None if messages are numbered elsewhere."""
+        return None
 
+    @property
+    def trouble(self) -> str:
+        """The reason why nothing can be stored at this moment; empty if something can."""
+        return ""
+
+    @abstractmethod
     def attach(self, broker: Any) -> None:
         """Deliver through the broker (core/broker/broker.py) from now on."""
 
+    @abstractmethod
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
-        """Have accepted publications numbered and stored, and delivered in that order; ``done`` gets one outcome a
-        message, now or later, in the order of the submissions."""
+        """Have accepted publications numbered and stored, at ``now`` (ms since 1970), and delivered in that order.
+
+        ``done`` is called once, with one outcome a message: before this returns or later, always in the order of the
+        submissions, and not before the messages that were stored have their position.
+        """
+
+    def acknowledging(self, done: Done) -> Done:
+        """``done``, to be called when publications have been numbered: it waits until these are safe."""
+        return done
 
     def unheard(self) -> bool:
         """Return whether something that was numbered elsewhere waits unread."""
+        return False
 
     def when_safe(self, told: Callable[[], None]) -> None:
         """Call ``told`` when all that was stored before is as safe as this engine makes it, or ``trouble`` says why
         not."""
+        told()
 
     def keep_options(self, rows: Sequence[OptionRow]) -> None:
         """These options of subjects count from now on, all that there are."""
+        del rows
 
     def tick(self, now: int) -> None:
         """Called each second, with the time in ms since 1970."""
-
-    def acknowledging(self, done: Done) -> Done:
-        """``done``, to be called when publications have been numbered: it waits until these are safe."""
+        del now
 
 
 class Replicas(Protocol):
