@@ -82,17 +82,6 @@ def test_nothing_revoked_comes_out_of_a_backed_up_queue(form: str) -> None:
         assert all(subject == "/s/b" for subject, _ in got[revoked_at:])
 
 
-def test_a_whole_set_in_place_of_another() -> None:
-    with ruled(ALL) as rights, rights.client() as client:
-        client.subscribe("/s/a", "/s/b", "/t/c")
-        rights.full(rule(7, "/s/a"), rule(8, "/t/c"))
-        kinds = [client.next(), client.next()]
-        assert {"op": "revoked", "subjects": ["/s/b"], "reason": "no rule allows it"} in kinds
-        assert [one["results"][0]["subject"] for one in kinds if one["op"] == "subscribed"] == ["/t/c"]
-        rights.publish(["/s/a", "1"], ["/s/b", "no"], ["/t/c", "2"])
-        assert client.texts(2) == ["1", "2"]
-
-
 def test_before_the_rights_have_come_nothing_is_denied() -> None:
     """Clients and publishers are told to retry, and a subscription starts by itself (protocol.md 4.2)."""
     with ruled() as rights, rights.client() as client, WireClient(rights.sidecar) as anonymous:
