@@ -73,6 +73,8 @@ end
 
 local function runs_key(p, at) return prefix .. ':d:' .. format('%.0f', at) .. ':' .. publishers[p] end
 
+for p = 1, #publishers do call('LLEN', runs_key(p, minute)) end
+
 -- Load runs of the publisher until one begins at or before the number; the one that does, or nil.
 local function stored_run(p, number)
   local held = stored[p]
@@ -132,6 +134,9 @@ do
     }
     if of ~= e then log.n = 0; log.prev = before end
     logs[#logs + 1] = log
+    -- Redis takes nothing back: were one of these of another type, it has to be seen before anything is written.
+    call('XLEN', log.key)
+    call('HLEN', prefix .. ':n:{' .. g .. '}')
     local found = call('HMGET', prefix .. ':s:{' .. g .. '}', unpack(subjects, s + 1, s + count))
     for k = 1, count do
       s = s + 1

@@ -415,6 +415,31 @@ def test_a_full_redis_stores_nothing_of_a_batch(scripted: Scripted) -> None:
     assert scripted.run(by("p", 2), Message("/s/b", "y")) == [2, 1]
 
 
+def test_a_key_of_another_type_stores_nothing_of_a_batch_and_stops_nothing_for_good(scripted: Scripted) -> None:
+    """Whichever it is: Redis takes nothing back of a script that fails, and who wrote first could never go on."""
+    scripted.run(by("p", 1), by("p2", 1, "/s/b"))
+    messages = 1
+    for key in sorted(scripted.client.keys(f"{PREFIX}:*")):
+        if key == meta_key(PREFIX).encode():
+            continue
+        kept = scripted.client.dump(key)
+        scripted.client.delete(key)
+        scripted.client.set(key, "of somebody else")
+        before = {other: scripted.client.dump(other) for other in scripted.client.keys("*")}
+        messages += 1
+        try:
+            scripted.run(by("p", messages), by("p2", messages, "/s/b"))
+        except redis.ResponseError as error:
+            assert "WRONGTYPE" in str(error)
+        else:
+            assert b":d:" in key and len(scripted.client.keys(f"{PREFIX}:d:*")) > 2, "none but that of a minute ago"
+            return
+        assert {other: scripted.client.dump(other) for other in scripted.client.keys("*")} == before, key
+        scripted.client.delete(key)
+        scripted.client.restore(key, 60_000, kept)
+        assert scripted.run(by("p", messages), by("p2", messages, "/s/b")) == [messages, messages], key
+
+
 def test_every_run_writes(scripted: Scripted) -> None:
     """Else a WAIT after a retry would not wait for what the first run has stored."""
     scripted.run(by("p", 1))
