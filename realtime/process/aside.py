@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
 from django.db import connections
@@ -47,4 +46,7 @@ def _can_be_copied() -> bool:
     """Return False with threads, whose locks a copy would find held for ever, or a connection, which both would use."""
     if sys.platform != "linux" or any(one.connection is not None for one in connections.all(initialized_only=True)):
         return False
-    return len(list(Path("/proc/self/task").iterdir())) == 1
+    try:
+        return len(os.listdir("/proc/self/task")) == 1
+    except OSError:  # nobody can tell
+        return False
