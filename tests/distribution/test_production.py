@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,14 +19,11 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.browser.chromium import CHROMIUM, FLAGS, new_context
 from tests.support.browser.console import faults_of
+from tests.support.documentation.databases import SETTINGS, served
 from tests.support.edge.wire import Ended, WireClient
 from tests.support.guide import Block, Project, Running, every, one
 from tests.support.installed import install
-from tests.support.mariadb import MariaDB
-from tests.support.mariadb import program as mariadb_program
 from tests.support.ports import free_port
-from tests.support.postgres import Postgres
-from tests.support.postgres import program as postgres_program
 from tests.support.realtime.server import ROOT, Program
 from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.support.wheel import build
@@ -37,7 +33,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(1800)]
 GUIDE = "docs/develop/django.md"
 DATABASES = "docs/operate/databases.md"
 SERVERS = "docs/operate/application-servers.md"
-PASSWORD = "choose one"
 HASHED = re.compile(r"/static/[\w/]+\.[0-9a-f]{12}\.js$")
 """A script whose name says its content."""
 
@@ -65,29 +60,6 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield running
         running.close()
-
-
-@contextmanager
-def served(database: str) -> Iterator[dict[str, str]]:
-    """A server of a database that has done what the page has its superuser do; where the project finds it."""
-    if database == "sqlite":
-        yield {}
-    elif database == "postgresql":
-        with Postgres() as postgres:
-            argv = [postgres_program("psql"), "-v", "ON_ERROR_STOP=1", "-h", postgres.host, "-U", "postgres"]
-            typed(argv, one(DATABASES, "sql", "CREATE ROLE"))
-            yield {"DATABASE_HOST": postgres.host, "DATABASE_PASSWORD": PASSWORD}
-    else:
-        with MariaDB() as mariadb:
-            argv = [mariadb_program("mariadb"), "--no-defaults", "--user=root", f"--socket={mariadb.socket}"]
-            typed(argv, one(DATABASES, "sql", "CREATE USER"))
-            yield {"DATABASE_HOST": mariadb.socket, "DATABASE_PASSWORD": PASSWORD}
-
-
-def typed(argv: list[str], text: str) -> None:
-    """Statements, one after the other."""
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=6 * PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
 
 
 class Site:
@@ -148,15 +120,13 @@ def reads(project: Project, environment: dict[str, str], block: Block) -> None:
             assert line.startswith("pip install"), line
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql", "mariadb"])
+@pytest.fixture(scope="module", params=["sqlite3", "postgresql", "mysql"])
 def site(request: pytest.FixtureRequest, python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Of the guide's blocks, and those of the pages about databases and servers."""
     with served(request.param) as environment:
         project = Project(tmp_path_factory.mktemp("site"), python=python)
-        if request.param == "postgresql":
-            project.append("mysite/settings.py", one(DATABASES, "python", "backends.postgresql"))
-        elif request.param == "mariadb":
-            project.append("mysite/settings.py", one(DATABASES, "python", "backends.mysql"))
+        if request.param in SETTINGS:
+            project.write(SETTINGS[request.param])
         in_order = sorted(every(SERVERS, "sh", "python manage.py|export"), key=lambda block: block.line)
         startapp, makemigrations = [block for block in in_order if "people" in block.text]
         reads(project, environment, startapp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.support.browser.chromium import CHROMIUM, FLAGS, new_context
+from tests.support.documentation.databases import SETTINGS, served
 from tests.support.documentation.reader import SECONDS_MAX, Reader
-from tests.support.guide import every
+from tests.support.guide import Block, every
 from tests.support.wheel import build
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark]
@@ -60,9 +62,23 @@ def test_the_tutorial(reader: Reader, browser: Browser) -> None:
     spark(reader, ann)
 
 
-def live_page(reader: Reader, browser: Browser) -> None:
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("backend", ["postgresql", "mysql"])
+def test_the_tutorial_on_another_database(tmp_path: Path, browser: Browser, backend: str) -> None:
+    """Whose settings are the first that the reader types; MariaDB has no outbox, which part 3 is about."""
+    packages = str(Path(sys.prefix) / {"postgresql": "postgres", "mysql": "mariadb"}[backend])
+    settings = SETTINGS[backend]._replace(file="parcels/settings.py")
+    with served(backend) as more, Reader(tmp_path, build(tmp_path / "dist"), packages, **more) as reader:
+        live_page(reader, browser, settings)
+        ann = rights(reader, browser)
+        if backend == "postgresql":
+            guaranteed_delivery(reader, ann)
+
+
+def live_page(reader: Reader, browser: Browser, *settings: Block) -> None:
     """Part 1: a page that is denied, allowed, and moves; a second one begins with the snapshot."""
-    reader.opens(every("docs/start/tutorial/live-page.md"))
+    folder, *others = every("docs/start/tutorial/live-page.md")
+    reader.opens([folder, *settings, *others])
     reader.goes_on()
     page, other = window(browser), window(browser)
     page.goto(f"{reader.url}{PARCEL}")

@@ -55,6 +55,8 @@ class Command(BaseCommand):
     """All in the foreground of this session: SIGINT and SIGTERM end everything, SIGHUP restarts the web server."""
 
     help = "Run the web server and the sidecar together, supervised. FASTPATH_* variables reach the sidecar."
+    _pages: list[tuple[str, str]] | None = None
+    """Names and paths of the pages that start-up names; None before the checks."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take [--demo [--recording FILE]] [--host H] [--port P] [--without-web | --reload]."""
@@ -87,7 +89,12 @@ class Command(BaseCommand):
 
     def check(self, *arguments: Any, **options: Any) -> None:
         """Check as every command does, but aside: checks import the project's views, which the web server needs."""
-        aside(lambda: super(Command, self).check(*arguments, **options))
+
+        def question() -> list[tuple[str, str]]:
+            super(Command, self).check(*arguments, **options)
+            return pages("")
+
+        self._pages = aside(question)
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Check what would fail later, start everything in order, supervise until a signal."""
@@ -96,7 +103,8 @@ class Command(BaseCommand):
             raise CommandError("--reload watches the code of the web server: leave out --without-web")
         _refuse_disagreement()
         with_web = not options["without_web"]
-        shown = aside(lambda: pages("")) if with_web else []
+        if self._pages is None:  # nobody has asked for the checks
+            self._pages = aside(lambda: pages(""))
         _refuse_unmigrated()
         host, port = options["host"], self._free_ports(options["host"], options["port"], with_web)
         _make_control_folder()
@@ -133,7 +141,7 @@ class Command(BaseCommand):
                     supervisor.start(reader, wait=False)
                 if web is not None:
                     supervisor.start(web)
-                supervisor.say(_summary(host, port, shown, sidecar, web, feed))
+                supervisor.say(_summary(host, port, self._pages if web else [], sidecar, web, feed))
                 supervisor.run()
                 supervisor.say("stopping")
                 stop.set()

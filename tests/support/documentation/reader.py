@@ -81,13 +81,13 @@ class Reader:
     """``with Reader(folder, wheel) as reader:`` has a terminal in an empty folder, where pip finds the wheel alone.
 
     Ports are free ones, and the number of the sidecar's process is that of the running one: nothing else differs from
-    what the pages print.
+    what the pages print. ``packages`` is a folder of more that need not be installed again, ``more`` are variables.
     """
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
+    def __init__(self, folder: Path, wheel: Path, packages: str = "", **more: str) -> None:
         self._open = ExitStack()
         self._web, self._clients, self._publishers = free_port(), free_port(), free_port()
-        self._terminal = Terminal(folder, self._environment(folder, wheel))
+        self._terminal = Terminal(folder, self._environment(folder, wheel, packages) | more)
         self._folder = folder / "home" / "parcels"
         self._blocks: list[Block] = []
         self._server: Program | None = None
@@ -194,7 +194,7 @@ class Reader:
     def _place(self, block: Block) -> str:
         return f"{block.page}:{block.line}"
 
-    def _environment(self, folder: Path, wheel: Path) -> dict[str, str]:
+    def _environment(self, folder: Path, wheel: Path, packages: str) -> dict[str, str]:
         (folder / "bin").mkdir()
         (folder / "home").mkdir()
         program = folder / "bin" / "python3"
@@ -204,7 +204,8 @@ class Reader:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         return kept | {
             "PATH": f"{folder / 'bin'}:{kept['PATH']}",
-            "PYTHONPATH": sysconfig.get_path("purelib"),  # what the package needs is not installed again
+            # What the package needs is not installed again.
+            "PYTHONPATH": os.pathsep.join(filter(None, (sysconfig.get_path("purelib"), packages))),
             "PIP_NO_INDEX": "1",
             "PIP_NO_DEPS": "1",
             "PIP_FIND_LINKS": str(wheel.parent),
