@@ -8,6 +8,9 @@ import re
 import msgspec
 
 from fastpath.core.delivery.link import PauseReason
+from fastpath.core.protocol.codec import JSON, decode_command
+from fastpath.core.protocol.errors import BadFrame, InvalidMessage
+from fastpath.core.protocol.messages import Asked, MakeRequest, Response
 from fastpath.core.protocol.packets import pack
 from fastpath.core.websocket.permessage_deflate import compress
 from tests.support.edge.wire import BINARY, TEXT, masked, request
@@ -104,6 +107,56 @@ def dialogue(data: bytes) -> None:
     world.end(plain, packed)
 
 
+def asking(data: bytes) -> None:
+    """A client that asks and one that answers say commands in turns, and may go; nobody else notices.
+
+    A line's first byte says whose command it is: ``a`` or ``r``; ``A`` and ``R`` go. ``@`` in a command stands for the
+    inbox that the one who answers was told last. Each request has one last answer at most, none before the next
+    command of its number, and no more replies than it has asked for; nothing is owed when both have gone.
+    """
+    world = World()
+    asks, responds = world.client(b""), world.client(b"")
+    inbox, read = b"@", 0
+    wanted: dict[int, list[int]] = {}  # by id: the replies that each request with it may have
+    for line in data.split(b"\n")[:40]:
+        kind, line = line[:1].lower(), line[1:].replace(b"@", inbox)
+        connection = responds if kind == b"r" else asks
+        if connection.ended:
+            continue
+        if not line:
+            connection.lost()
+            world.turn()
+            continue
+        if connection is asks:
+            _note_request(wanted, line)
+        connection.received(masked(TEXT, line))
+        world.turn()
+        for told in responds.answers():
+            inbox = told.to.encode() if isinstance(told, Asked) else inbox
+        answers = [one for one in asks.answers() if isinstance(one, Response)]
+        for one in answers[read:]:
+            left = wanted.get(one.id) or [0]
+            left[0] -= 1
+            check(left[0] >= 0, f"the request {one.id} has one answer more than it may")
+            if not one.more:
+                left.pop(0)
+        read = len(answers)
+    world.second()
+    world.end(asks, responds)
+    figures = {name: value for figures in world.runtime.figures for name, value in figures().items()}
+    check(figures["requests_open"] == 0, f"{figures['requests_open']} requests are left")
+    check(figures["responders"] == 0, f"{figures['responders']} responders are left")
+
+
+def _note_request(wanted: dict[int, list[int]], line: bytes) -> None:
+    try:
+        command = decode_command(line, JSON)
+    except (BadFrame, InvalidMessage):
+        return
+    if isinstance(command, MakeRequest):
+        wanted.setdefault(command.id, []).append(max(1, command.replies))
+
+
 def publisher(data: bytes) -> None:
     """A publisher's bytes: packets of right lengths, or whatever comes; answers are packets, nobody else notices."""
     if not data:
@@ -143,6 +196,11 @@ _BATCHES: tuple[list[object], ...] = (
     ["batch", 2, [["/a/b", "x", {}, {"retained": False, "reply_to": "/r/r", "closure": "c", "id": 7}]], 5],
     ["ping", 3],
 )
+
+_RESPOND = b'r{"op":"respond","id":1,"patterns":["/a/*","/b/**"]}'
+_ASK = b'a{"op":"request","id":5,"subject":"/a/b","content":"x","fields":{"f":"v"},"timeout":1000,"replies":3}'
+_MORE = b'r{"op":"reply","id":7,"to":"@","content":"y","more":true}'
+_LAST = b'r{"op":"reply","to":"@","content":"z"}'
 
 TARGETS = {
     "client": Target(
@@ -202,6 +260,22 @@ TARGETS = {
             ),
         ),
         (*WORDS, b"\nj", b"\nm", b"\nt\x00\x64"),
+    ),
+    "asking": Target(
+        asking,
+        (
+            b"\n".join((_RESPOND, _ASK, b'r{"op":"reply","id":9,"to":"@","content":"y"}', _ASK)),
+            b"\n".join((_RESPOND, _ASK, _MORE, _MORE, _MORE, _LAST, _LAST, _ASK, _ASK, b"R")),
+            b"\n".join((_RESPOND, _ASK, b"A", _LAST)),
+            b"\n".join((_ASK, _RESPOND, _ASK, b'r{"op":"respond","id":2,"patterns":[]}', _LAST, b"R", _ASK)),
+            b"\n".join((_RESPOND, _ASK, b'r{"op":"reply","to":"@","error":"no","reason":"today"}', _LAST)),
+            b"\n".join((b'a{"op":"respond","id":1,"patterns":["/a/*"]}', _ASK, _LAST.replace(b"r", b"a", 1))),
+        ),
+        (
+            *(b"\na", b"\nr", b"\nA", b"\nR", b'"op":"request"', b'"op":"reply"', b'"op":"respond"', b'"patterns":['),
+            *(b'"to":"@"', b'"more":true', b'"error":"', b'"reason":"', b'"timeout":', b'"replies":', b'"content":'),
+            *(b"/__sys__/inbox/", b"/a/**", b"/a/b"),
+        ),
     ),
     "publisher": Target(
         publisher,

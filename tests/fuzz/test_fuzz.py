@@ -22,7 +22,8 @@ def test_what_a_target_begins_with_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["frames", "deflate", "http", "commands", "tokens", "patterns", "wildcards", "proxies", "listeners"]
+    "name",
+    ["frames", "deflate", "http", "asking", "commands", "tokens", "patterns", "wildcards", "proxies", "listeners"],
 )
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())

@@ -160,6 +160,38 @@ ATTACKS: dict[str, Attack] = {
         ),
         times_max=40.0,
     ),
+    "requests that who is asked never answers": Attack(
+        lambda: Flood(
+            opening=HELLO + command(op="respond", id=2, patterns=["/silent/*"]),
+            chunk=b"".join(
+                command(op="request", id=number, subject="/silent/a", content="x", timeout=100) for number in range(300)
+            ),
+        ),
+        (4001, "reset"),
+        must_end=False,
+        times_max=40.0,
+    ),
+    "who asks, answers and leaves at once": Attack(
+        lambda: Flood(
+            opening=command(op="respond", id=2, patterns=["/left/*"])
+            + b"".join(command(op="request", id=number, subject="/left/a", content="x") for number in range(3, 23))
+            + b"\x88\x80\0\0\0\0",
+            connections=50,
+            connects_per_s=100_000,
+        ),
+        (0, 1000, 1005, "reset"),
+        times_max=40.0,
+    ),
+    "replies that nobody has asked for": Attack(
+        lambda: Flood(
+            opening=HELLO,
+            chunk=b"".join(
+                command(op="reply", id=number, to=f"/__sys__/inbox/guessed/{number}", content="x")
+                for number in range(300)
+            ),
+        ),
+        times_max=40.0,
+    ),
     "filters of MQTT": Attack(
         lambda: Flood(
             head=MQTT,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from fastpath.client import blocking
+from fastpath.client.control.client import Control
 from tests.support.edge.wire import CLOSE, PONG, WireClient
 from tests.support.rights import load_rights, rule
 from tests.support.sidecar import Sidecar
@@ -149,6 +151,46 @@ def test_who_waits_for_too_much_is_told(shared: Sidecar) -> None:
         answering.ask("reply", "replied", to=to, content="")
         asking.say("request", subject="/much/x", content="last")
         until(lambda: answering.answer("asked")["content"] == "last")
+
+
+def test_a_flood_to_one_that_never_answers_is_bounded_and_each_request_is_told_once() -> None:
+    """Beside it others are answered; whoever asks and leaves owes nothing and is owed nothing."""
+    with Sidecar(mode="none") as sidecar, ExitStack() as stack:
+        silent, prompt, leaves = (stack.enter_context(WireClient(sidecar)) for _ in range(3))
+        respond(silent, "/silent/x")
+        respond(prompt, "/prompt/x")
+        for number in range(50):
+            leaves.say("request", subject="/silent/x", content=f"leaves {number}")
+        for _ in range(50):
+            silent.answer("asked")
+        leaves.sock.close()
+        assert {silent.answer("over")["reason"] for _ in range(50)} == {"whoever asked is gone"}
+        crowd = [stack.enter_context(WireClient(sidecar)) for _ in range(4)]
+        asked = [
+            [one.say("request", subject="/silent/x", content=str(number), timeout=4000) for number in range(400)]
+            for one in crowd
+        ]
+        for number in range(20):
+            answer = crowd[0].say("request", subject="/prompt/x", content=str(number))
+            prompt.say("reply", to=prompt.answer("asked")["to"], content=f"done {number}")
+            asked[0].append(answer)
+        told: dict[str, int] = {}
+        for one, numbers in zip(crowd, asked, strict=True):
+            found = [one.answer("response") for _ in numbers]
+            assert sorted(each["id"] for each in found) == numbers, "each once"
+            for each in found:
+                error = each.get("error", "answered")
+                told[error] = told.get(error, 0) + 1
+        # As many as one responder may owe are handed to it, and are over in time; all others are told at once.
+        assert told["answered"] == 20
+        assert told["timeout"] >= 1000
+        assert told == {"answered": 20, "timeout": told["timeout"], "busy": 1600 - told["timeout"]}
+        with Control(sidecar.control) as control:
+            until(lambda: control.stats()["requests_open"] == 0)
+        over = [silent.answer("over") for _ in range(told["timeout"])]
+        assert {each["reason"] for each in over} == {"the time for it is over"}
+        crowd[0].say("request", subject="/silent/x", content="later")
+        assert until(lambda: silent.answer("asked")["content"] == "later")
 
 
 def test_rights_of_who_asks_and_who_answers() -> None:
