@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from ..load.dialects import Fastpath
+from ..load.dialects import Fastpath, fastpath
 from ..load.drive import Load
 from ..load.sockets import BenchError
 from ..load.swarm import Swarm
@@ -17,6 +17,8 @@ from .scenarios import Scenario
 
 IDLE_SECONDS = 3
 PUBLISH_SECONDS_MAX = 60
+WEBSOCKET_FORMS = ("json", "msgpack")
+
 NAMES = 100
 """Subjects that the connections share."""
 
@@ -43,12 +45,12 @@ def measure(scenario: Scenario, options: Options) -> Result:
 def _connections(scenario: Scenario, options: Options) -> Result:
     with (
         fastpath_server.sidecar(options.server_core, workers=options.workers, settings=options.settings) as server,
-        loaded(scenario.changed({"connections": 200, "subjects": NAMES}), server, _dialect(server, options), options),
+        loaded(scenario.changed({"connections": 200, "subjects": NAMES}), server, _reading(server, options), options),
         pinned(options.load_core),
     ):
         # The first two hundred pay for what there is once.
         plan = scenario.changed({"subjects": NAMES}).plan()
-        swarm = Swarm(_dialect(server, options), sockets_for(server, options.tls), plan, first=1000)
+        swarm = Swarm(_reading(server, options), sockets_for(server, options.tls), plan, first=1000)
         before, kernel, cpu = memory_bytes(server.pids), kernel_bytes(), time.monotonic()
         try:
             swarm.connect()
@@ -102,5 +104,10 @@ def _subjects(scenario: Scenario, options: Options, settings: Mapping[str, str])
     return round((after - before) / scenario.subjects - scenario.size - names, 1)
 
 
+def _reading(server: fastpath_server.Server, options: Options) -> Fastpath:
+    """Of the connections, in whichever form they read."""
+    return fastpath(options.form, server.token)
+
+
 def _dialect(server: fastpath_server.Server, options: Options) -> Fastpath:
-    return Fastpath(options.form, server.token)
+    return Fastpath(options.form if options.form in WEBSOCKET_FORMS else "json", server.token)

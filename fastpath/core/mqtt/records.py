@@ -44,7 +44,7 @@ HEAD_BYTES = _HEAD.size
 SHORT_BYTES = _SHORT.size
 
 
-class _Marks:
+class Marks:
     """Tells messages apart that have no number, alike on all workers: the how many-th of its subject it is in its ms.
 
     One is encoded for all versions before the next one is.
@@ -66,8 +66,13 @@ class _Marks:
                 self._counts = {one: count for one, count in self._counts.items() if one[0] == message.time}
         return self._mark
 
+    @property
+    def kept(self) -> int:
+        """Of how many subjects and times it is known how many messages they had."""
+        return len(self._counts)
 
-_MARKS = _Marks()
+
+_MARKS = Marks()
 
 
 class Record(NamedTuple):

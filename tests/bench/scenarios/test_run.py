@@ -106,6 +106,15 @@ def test_memory_and_the_cost_of_connecting_are_measured() -> None:
 
 
 @pytest.mark.slow
+def test_the_memory_of_readers_over_http_is_measured() -> None:
+    """Their subjects are published to over a WebSocket all the same."""
+    memory = measure_memory(_short("F8", connections=300, subjects=200), Options(form="sse"))
+
+    assert (memory["form"], memory["connections"]) == ("sse", 300)
+    assert memory["memory_per_connection_bytes"] > 0
+
+
+@pytest.mark.slow
 def test_several_workers_and_load_processes_lose_nothing() -> None:
     """Two of each at least, one order over all."""
     found = measure_crowd(_short("F10", connections=300), Options(workers=2, sample_every=5))

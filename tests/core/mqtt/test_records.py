@@ -12,9 +12,11 @@ from fastpath.core.mqtt.records import (
     ASSURED,
     EMPTY,
     GOODBYE,
+    MARKS_MAX,
     RETAINED,
     SNAPSHOT,
     STORED,
+    Marks,
     encode_answer,
     encode_goodbye,
     encode_record,
@@ -24,7 +26,7 @@ from fastpath.core.mqtt.records import (
     split_records,
 )
 from fastpath.core.protocol.codec import MQTT, MQTT5, Form
-from fastpath.core.protocol.messages import Message
+from fastpath.core.protocol.messages import STANDARD, Message
 from fastpath.core.wires.registry import wire_of
 
 
@@ -143,3 +145,20 @@ def test_what_is_published_to_a_subject_that_is_no_topic_has_no_packet(subject: 
     record = encode_record(Message(subject, "x", epoch=7, seq=1), 1, 0, MQTT5)
     assert read_message(record).packet == b""
     assert split_records(record * 2) == [record, record]
+
+
+def test_messages_without_a_number_are_told_apart_alike_by_all_workers() -> None:
+    """By their subject, their time, and which of these they are; whatever else each process has encoded."""
+
+    def marks(marking: Marks, *messages: Message) -> list[int]:
+        return [marking.of(one) for one in messages]
+
+    same = [Message("/a/b", "x", time=5, qos=STANDARD) for _ in range(3)]
+    later = [Message("/a/b", "x", time=6, qos=STANDARD) for _ in range(2)]
+    one, other = Marks(), Marks()
+    marks(other, *(Message(f"/c/{number}", "", time=number, qos=STANDARD) for number in range(3 * MARKS_MAX)))
+    found = marks(one, *same, *later)
+    assert marks(other, *same, *later) == found
+    assert len(set(found)) == 5
+    assert one.of(later[-1]) == found[-1], "asked again for another version"
+    assert other.kept <= MARKS_MAX + 1
