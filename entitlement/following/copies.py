@@ -106,12 +106,12 @@ def _ends(values: tuple[Any, ...]) -> float:
 
 
 def _digest_of_any(values: tuple[Any, ...]) -> int:
-    """Of what a driver makes of them: two numbers may have the same hash (-1 and -2), and no two texts."""
+    """Return a hash of the values' text: two numbers may have the same hash (-1 and -2), and no two texts."""
     return hash(repr(values))
 
 
 _DIGESTS: dict[str, Callable[[tuple[Any, ...]], int]] = {"postgresql": hash, "sqlite": hash}
-"""Where all columns come as texts or bytes (``_plain``): a third of the time of a look."""
+"""Digests of databases whose columns all come as texts or bytes (``_plain``): a third of the time of a look."""
 
 
 def _seconds(moment: Any) -> float:
