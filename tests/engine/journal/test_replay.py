@@ -362,7 +362,7 @@ def test_a_folder_is_for_one_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_journal_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpath.engine.journal.files.Header", _later)
+    monkeypatch.setattr("fastpath.engine.journal.files.JournalHeader", _later)
     Node(tmp_path).crash()
     monkeypatch.undo()
     with pytest.raises(JournalError, match="newer version"):
