@@ -21,8 +21,8 @@ OF_A_LATER_VERSION = """
 import sys
 from fastpath.__main__ import main
 from fastpath.engine.journal import files, format
-header = files.Header
-files.Header = lambda *given: header(*given, version=format.VERSION + 1)
+header = files.JournalHeader
+files.JournalHeader = lambda *given: header(*given, version=format.VERSION + 1)
 sys.exit(main([]))
 """
 """A sidecar whose journal has a form that this one does not know."""
