@@ -144,8 +144,7 @@ class Runtime:
         self.started = False  # the clocks run: what was kept is here, and the ports are open or about to be
         self.advertisers = Advertisers(broker.grants)  # who advertises what in this process
         self.stale = self.congested = False
-        """``stale``: who numbers is away, and nothing can be published. ``congested``: another worker, or the writing
-        here, is behind, and publishers wait."""
+        """``stale``: nothing can be published. ``congested``: publishers wait, as a worker or the writing is behind."""
         self.latency = measure(broker, on=settings.statistics)
         self.loop_lag = LoopLag()
         self.awake = AwakeClock(2 * GRID_SECONDS, loop.time())  # by it whoever is silent is judged
