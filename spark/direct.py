@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -33,10 +34,18 @@ def publish(batch: DataFrame, number: int, options: Mapping[str, str]) -> None:
     `options` are those of format `realtime`; with `transaction` this write is one of several of the batch. Raises
     what `spark.sink` raises.
     """
-    given = SinkOptions.parse(options)
+    named = options.get("transaction", "")
     query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    transaction = f"{query}:{given.transaction}" if given.transaction else str(query)
-    writer = DriverWriter(batch.schema, given, transaction, number)
-    rows = batch.toArrow()
+    publish_table(batch.toArrow(), batch.schema, f"{query}:{named}" if named else str(query), number, options)
+
+
+def publish_table(
+    rows: pa.Table, schema: StructType, transaction: str, number: int, options: Mapping[str, str]
+) -> None:
+    """Publish rows that the driver has, in their order, as batch `number` of a transaction; none: nothing is done.
+
+    `schema` is what Spark calls the columns of `rows`; raises what `spark.sink` raises.
+    """
     if rows.num_rows:
+        writer = DriverWriter(schema, SinkOptions.parse(options), transaction, number)
         writer.commit([writer.write(iter(rows.to_batches()))])

@@ -20,10 +20,10 @@ PLAIN = {
         realtime redis spark systemd tls websocket
     """,
     "words of all programs": """
-        address argument asynchronous base blocking caller cases casts checks clock database close compression
+        address argument asynchronous base blocking caller cases casts checks classes clock database close compression
         connection context decoding disk empty encoding endpoint error file format head installation interpreter kernel
-        kit line listen log login loop machine memory name operating option page plugin process program project request
-        result script server service setting signal statement table thread value web acknowledged
+        kit line listen log login loop machine memory name operating option page plugin process program project query
+        request result script server service setting signal statement table thread value web acknowledged
     """,
     "commands, and what a program does or is": """
         collect compare discard explain export fetch find listening migrating publish publishing read reading receiving
@@ -32,11 +32,11 @@ PLAIN = {
     """,
     "what is measured or shown": """
         bench chart compiling committing conflating connecting cost description document load measure micro monitoring
-        overview preview simulation size statistics summary
+        demonstration overview preview simulation size statistics summary
     """,
     "English, in its own sense": """
         accept access acks action allowed answers arrival aside asking attention awake basic bridge by contents
-        current described detail direct drive ends failures following hand hints live local open order
+        current described desk detail direct drive ends failures following hand hints live local open order
         outside past plain price privileges promise reasons recent remembered senders staged state
         subscribed talk
     """,

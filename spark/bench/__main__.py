@@ -19,6 +19,7 @@ PARTS = {
     "reading": "the source: batch and streaming",
     "latency": "row accepted, through Spark, row accepted again",
     "bars": "the job bars over 200 symbols",
+    "demonstration": "the jobs of `make run`: first price, CPU, memory",
     "horizons": "12 horizons over 15 months of minutes",
 }
 SETTINGS = {"spark.driver.memory": "3g"}

@@ -115,14 +115,20 @@ def messages(alerts: DataFrame) -> DataFrame:
 
 def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -> list[StreamingQuery]:
     """Start the query; raises JobError."""
+    limits = limits_of(options)
+    alerts = messages(transform(prices.read(session, options), limits, options.late_seconds))
+    return [publish(alerts, options, "alerts", checkpoint).start()]
+
+
+def limits_of(options: argparse.Namespace) -> scorer.Limits:
+    """What the arguments say; raises JobError."""
     limits = scorer.Limits(
         change_pct=tuple(options.change_pct), zscore=tuple(options.zscore), quiet_ms=int(options.quiet_seconds * 1000)
     )
     for name, (warning, critical) in (("--change-pct", limits.change_pct), ("--zscore", limits.zscore)):
         if warning > critical:
             raise JobError(f"{name}: a warning comes before what is critical, {warning:g} is above {critical:g}")
-    alerts = messages(transform(prices.read(session, options), limits, options.late_seconds))
-    return [publish(alerts, options, "alerts", checkpoint).start()]
+    return limits
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -108,16 +108,21 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's own arguments."""
+    """Add the job's own arguments, with those of reading prices."""
     prices.arguments(parser)
-    parser.add_argument(
-        "--intervals", type=_intervals, default=",".join(INTERVALS), metavar="LIST", help="of 1s, 1m, 1d; with commas"
-    )
+    own_arguments(parser)
     parser.add_argument(
         "--final-ms",
         type=positive(int),
         metavar="MS",
         help="time from one micro-batch to the next of the final bars; by default that of --trigger-ms",
+    )
+
+
+def own_arguments(parser: argparse.ArgumentParser) -> None:
+    """The job's own arguments that do not say when it writes."""
+    parser.add_argument(
+        "--intervals", type=_intervals, default=",".join(INTERVALS), metavar="LIST", help="of 1s, 1m, 1d; with commas"
     )
 
 

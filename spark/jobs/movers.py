@@ -62,11 +62,16 @@ def messages(moves: DataFrame) -> DataFrame:
 
 def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -> list[StreamingQuery]:
     """Start the query; raises JobError."""
-    if options.window_seconds % options.slide_seconds:
-        raise JobError("--window-seconds is no multiple of --slide-seconds")
+    check(options)
     ticks = prices.read(session, options)
     moves = transform(ticks, options.window_seconds, options.slide_seconds, options.late_seconds)
     return [publish_batches(messages(moves), options, "movers", checkpoint, "append", order=("version",))]
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises JobError where the window is no multiple of its slide."""
+    if options.window_seconds % options.slide_seconds:
+        raise JobError("--window-seconds is no multiple of --slide-seconds")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

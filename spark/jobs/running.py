@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,15 @@ LIGHT = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    # Nobody looks at Spark's pages: of jobs, stages and plans that are done, which it keeps by the thousand, few stay.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.ui.dagGraph.retainedRootRDDs": "10",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.streaming.ui.retainedBatches": "10",
+    "spark.sql.streaming.ui.retainedQueries": "10",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
     # A task that waits for an absent sidecar is not waited for at the end.
     "spark.python.task.killTimeout": "500ms",
 }
@@ -126,13 +135,18 @@ def trigger(options: argparse.Namespace) -> dict[str, Any]:
 def sink(messages: DataFrame, options: argparse.Namespace, job: str) -> dict[str, str]:
     """Return the options of format `realtime` that every job's writer has; columns `as_of` and `version` are what they
     say."""
+    return sink_of(messages.columns, options, job)
+
+
+def sink_of(columns: Iterable[str], options: argparse.Namespace, job: str) -> dict[str, str]:
+    """Return the same options for rows with these columns."""
     return {
         "url": options.url,
         "token": token(),
         "publisher": f"spark.jobs.{job}",
         "retry_seconds": str(options.retry_seconds),
         "job": job,
-    } | {name: name for name in ("as_of", "version") if name in messages.columns}
+    } | {name: name for name in ("as_of", "version") if name in columns}
 
 
 def publish(messages: DataFrame, options: argparse.Namespace, query: str, checkpoint: str) -> DataStreamWriter:

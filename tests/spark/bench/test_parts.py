@@ -14,7 +14,7 @@ import pytest
 from spark import bench
 from spark.bench.__main__ import PARTS, main
 
-NO_PARTS = {"discard", "serving", "tables"}
+NO_PARTS = {"classes", "discard", "serving", "tables"}
 """What the parts share."""
 
 

@@ -199,4 +199,4 @@ def test_live_as_a_process(tmp_path: Path) -> None:
         ]
         assert (bar.fields["open"], bar.content, int(bar.fields["ticks"])) == (own[0], own[-1], len(own))
         assert bar.fields["simulated"] == "vwap,volume"
-    assert (tmp_path / "output").read_text() == f"live: publishing to {sidecar.publisher_url}, a batch every 500 ms\n"
+    assert (tmp_path / "output").read_text() == f"live: publishing to {sidecar.publisher_url}, a batch every 1000 ms\n"

@@ -1,0 +1,118 @@
+"""Turns bars, moves and alerts into rows of Arrow, as the jobs of these names publish them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from spark.jobs.desk.board import Row
+from spark.jobs.desk.windows import CENTS, Move
+from spark.jobs.scorer import THRESHOLD, Alert
+
+SCHEMA = t.StructType(
+    [
+        t.StructField("subject", t.StringType()),
+        t.StructField("content", t.StringType()),
+        t.StructField("fields", t.MapType(t.StringType(), t.StringType())),
+        t.StructField("retained", t.BooleanType()),
+        t.StructField("qos", t.StringType()),
+        t.StructField("as_of", t.LongType()),
+        t.StructField("version", t.LongType()),
+    ]
+)
+ARROW = pa.schema(
+    [
+        ("subject", pa.string()),
+        ("content", pa.string()),
+        ("fields", pa.map_(pa.string(), pa.string())),
+        ("retained", pa.bool_()),
+        ("qos", pa.string()),
+        ("as_of", pa.int64()),
+        ("version", pa.int64()),
+    ]
+)
+PLAIN = ("subject", "content", "fields", "retained", "qos")
+"""The columns that the messages of every job have."""
+_COARSE, _FINE = Decimal("0.000001"), Decimal("0.0001")
+_HUNDREDTH = Decimal("0.01")
+
+
+def bars(rows: Iterable[Row], final: bool) -> pa.Table:
+    """The messages of `spark.jobs.bars`; a bar that moves is not cached and has a version, a final one is cached."""
+    found = []
+    for symbol, interval, start, end, bar in rows:
+        fields = {
+            "open": money(bar.open),
+            "high": money(bar.high),
+            "low": money(bar.low),
+            "close": money(bar.close),
+            "vwap": vwap(bar.turnover, bar.volume, bar.close),
+            "volume": str(bar.volume),
+            "ticks": str(bar.ticks),
+            "start": str(start),
+            "end": str(end),
+            "final": "1" if final else "0",
+            "symbol": symbol,
+            "interval": interval,
+        }
+        if bar.simulated_price:
+            fields["simulated"] = "open,high,low,close,vwap,volume"
+        elif bar.simulated_volume:
+            fields["simulated"] = "vwap,volume"
+        quality = "guaranteed" if final else "standard"
+        version = None if final else bar.last_ms
+        subject = f"/bars-{interval}/us/{symbol}"
+        found.append((subject, money(bar.close), fields, not final, quality, bar.last_ms, version))
+    return _table(found)
+
+
+def moves(rows: Iterable[Move], window: int) -> pa.Table:
+    """The messages of `spark.jobs.movers`, of windows of `window` ms."""
+    found = []
+    for symbol, name, first, last, end in rows:
+        fields = {"symbol": symbol, "price": money(last), "window_start": str(end - window), "window_end": str(end)}
+        if name is not None:
+            fields["name"] = name
+        change = rounded(Decimal((last - first) * 100) / first)
+        found.append((f"/movers/us/{symbol}", change, fields, True, "guaranteed", end, end))
+    return _table(found)
+
+
+def alerts(rows: Iterable[tuple[str, Alert]]) -> pa.Table:
+    """The messages of `spark.jobs.alerts`."""
+    found = []
+    for symbol, alert in rows:
+        price, value, limit = (rounded(Decimal(repr(one))) for one in (alert.price, alert.value, alert.limit))
+        if alert.kind == THRESHOLD:
+            text = f"{symbol} at {price}: {'+' if alert.value >= 0 else ''}{value} % since the close before"
+        else:
+            text = f"{symbol} at {price}: a step of {'+' if alert.value >= 0 else ''}{value} standard deviations"
+        fields = {"symbol": symbol, "kind": alert.kind, "level": alert.level, "price": price}
+        fields |= {"value": value, "limit": limit, "time": str(alert.time)}
+        found.append((f"/alerts/us/{symbol}", text, fields, True, "guaranteed", alert.time, None))
+    return _table(found)
+
+
+def money(cents: int) -> str:
+    """Cents as a price with two digits."""
+    return f"{cents // CENTS}.{cents % CENTS:02}"
+
+
+def vwap(turnover: int, volume: int, close: int) -> str:
+    """The average price weighted by volume; rounded twice, as Spark's decimals are that the job `bars` counts in."""
+    average = Decimal(turnover) / CENTS / volume if volume else Decimal(close) / CENTS
+    return str(average.quantize(_COARSE, ROUND_HALF_UP).quantize(_FINE, ROUND_HALF_UP))
+
+
+def rounded(value: Decimal) -> str:
+    """Two digits behind the point; never a zero with a sign."""
+    return str(value.quantize(_HUNDREDTH, ROUND_HALF_UP) + 0)
+
+
+def _table(rows: list[tuple[object, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(ARROW)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, ARROW, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=ARROW)

@@ -1,0 +1,86 @@
+"""An archive of Spark's classes, which the JVM of the demonstration maps instead of loading and verifying each.
+
+`python -m spark.support.classes` makes it where there is none: that takes two to three times as long as a start of the
+demonstration, once for each Spark and Java, and from then on a start needs half the CPU time. Java calls it class data
+sharing. An archive that does not fit the JVM or its class path is passed over by the JVM itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyspark
+
+from spark.java import find_java_home
+
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+"""What does not fit the archive is nothing to tell of; a JVM says it on standard output otherwise."""
+MAKE_SECONDS_MAX = 600
+OPTION = "spark.driver.extraJavaOptions"
+
+
+def path(home: Path | None = None) -> Path:
+    """Where the archive of this Spark and Java is, or would be: in this user's folder for caches."""
+    java = home or find_java_home()
+    jars = Path(pyspark.__file__).parent / "jars"
+    about = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {(java / 'bin/java').stat().st_mtime_ns}"
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "fastpath" / f"spark-{hashlib.sha256(about.encode()).hexdigest()[:16]}.jsa"
+
+
+def options() -> str:
+    """The Java options that use the archive; empty where there is none that this user alone can write."""
+    try:
+        archive = path()
+        known = archive.lstat()
+    except (OSError, RuntimeError):  # no archive, no home, no Java: a start without is what there was before
+        return ""
+    own = stat.S_ISREG(known.st_mode) and known.st_uid == os.getuid() and not known.st_mode & 0o022
+    return f"-XX:SharedArchiveFile={archive} {QUIET}" if own and " " not in str(archive) else ""
+
+
+def make() -> bool:
+    """Make the archive, unless it is there, by a run of the demonstration beside a sidecar of its own; False if not."""
+    archive = path()
+    if archive.exists():
+        return False
+    archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".making-") as folder:
+        part = Path(folder) / archive.name
+        subprocess.run(
+            [sys.executable, "-m", "spark.bench.classes", str(part)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=MAKE_SECONDS_MAX,
+            check=False,
+        )
+        if not part.exists():
+            return False
+        part.chmod(0o600)
+        part.replace(archive)
+    return True
+
+
+def main() -> int:
+    """Make the archive where there is none, and say so."""
+    try:
+        is_there = path().exists()
+    except (OSError, RuntimeError):  # no Java: whoever needs it says so
+        return 0
+    if not is_there:
+        sys.stdout.write("preparing Spark's classes, once: the demonstration starts in half the time then\n")
+        sys.stdout.flush()
+        if not make():
+            sys.stderr.write("they could not be prepared; it starts without\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
