@@ -18,7 +18,7 @@ from spark.support import classes
 SECONDS_MAX = 300
 EXIT_SECONDS_MAX = 300
 BATCHES = 3
-"""Of each query, so that its classes are there."""
+"""Batches of each query, so that its classes are there."""
 
 
 def run(part: Path) -> None:
@@ -44,7 +44,7 @@ def run(part: Path) -> None:
 
 
 def _batches(query: StreamingQuery) -> int:
-    """How many are done."""
+    """Return how many batches are done."""
     progress = query.lastProgress
     return 0 if progress is None else progress.batchId + 1
 

@@ -22,7 +22,7 @@ PATTERNS = ("/stocks/us/*", "/bars-1s/us/*", "/bars-1m/us/*", "/movers/us/*", "/
 FIRST_SECONDS_MAX = 300
 STOP_SECONDS_MAX = 20
 WARM_SECONDS = 60.0
-"""From the first bar on; until then code is compiled."""
+"""Seconds from the first bar on, in which code is compiled."""
 SECONDS = 60.0
 
 
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def measure(session: SparkSession, repeat: int) -> list[Figure]:
-    """The job as `make run` starts it, but beside a sidecar of its own; `session` is not used."""
+    """Measure the job as `make run` starts it, but beside a sidecar of its own; `session` is not used."""
     del session
     runs = [_run() for _ in range(repeat)]
     return [
@@ -94,7 +94,7 @@ def _until(stream: BlockingStream, beginning: str, job: subprocess.Popen[bytes])
 
 
 def _members(session: int) -> list[Path]:
-    """The processes of a session: the job, its JVM, Spark's Python workers."""
+    """Return the processes of a session: the job, its JVM, Spark's Python workers."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -106,7 +106,7 @@ def _members(session: int) -> list[Path]:
 
 
 def _cpu(session: int) -> dict[str, float]:
-    """The CPU time of each process so far, in seconds."""
+    """Return the CPU time of each process so far, in seconds."""
     found = {}
     for path in _members(session):
         try:
@@ -118,7 +118,7 @@ def _cpu(session: int) -> dict[str, float]:
 
 
 def _memory(session: int) -> tuple[float, float]:
-    """Megabytes: with pages that several have counted in each, and divided among them."""
+    """Return two sums in megabytes: pages that several have counted in each, and divided among them."""
     resident = shared_out = 0
     for path in _members(session):
         try:

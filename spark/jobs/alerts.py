@@ -121,7 +121,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def limits_of(options: argparse.Namespace) -> scorer.Limits:
-    """What the arguments say; raises JobError."""
+    """Return the limits that the arguments say; raise JobError."""
     limits = scorer.Limits(
         change_pct=tuple(options.change_pct), zscore=tuple(options.zscore), quiet_ms=int(options.quiet_seconds * 1000)
     )

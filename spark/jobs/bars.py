@@ -120,7 +120,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def own_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's own arguments that do not say when it writes."""
+    """Add the job's own arguments that do not say when it writes."""
     parser.add_argument(
         "--intervals", type=_intervals, default=",".join(INTERVALS), metavar="LIST", help="of 1s, 1m, 1d; with commas"
     )

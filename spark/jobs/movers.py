@@ -69,7 +69,7 @@ def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raises JobError where the window is no multiple of its slide."""
+    """Raise JobError where the window is no multiple of its slide."""
     if options.window_seconds % options.slide_seconds:
         raise JobError("--window-seconds is no multiple of --slide-seconds")
 

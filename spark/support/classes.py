@@ -20,13 +20,13 @@ import pyspark
 from spark.java import find_java_home
 
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""What does not fit the archive is nothing to tell of; a JVM says it on standard output otherwise."""
+"""Options by which a JVM says nothing on standard output of what does not fit the archive."""
 MAKE_SECONDS_MAX = 600
 OPTION = "spark.driver.extraJavaOptions"
 
 
 def path(home: Path | None = None) -> Path:
-    """Where the archive of this Spark and Java is, or would be: in this user's folder for caches."""
+    """Return where the archive of this Spark and Java is, or would be: in this user's folder for caches."""
     java = home or find_java_home()
     jars = Path(pyspark.__file__).parent / "jars"
     about = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {(java / 'bin/java').stat().st_mtime_ns}"
@@ -35,7 +35,7 @@ def path(home: Path | None = None) -> Path:
 
 
 def options() -> str:
-    """The Java options that use the archive; empty where there is none that this user alone can write."""
+    """Return the Java options that use the archive; empty where there is none that this user alone can write."""
     try:
         archive = path()
         known = archive.lstat()

@@ -21,20 +21,20 @@ FORGOTTEN_MS = 7 * 86_400_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What is made of the prices; all times in ms."""
+    """The plan of what is made of prices; all times are in ms."""
 
     intervals: Mapping[str, int]
-    """Of each kind of bar its length."""
+    """Length of each kind of bar."""
     window: int
     slide: int
-    """How far the window of the movers slides; its length is a multiple of it."""
+    """Time by which the window of the movers slides; its length is a multiple of it."""
     late: int
-    """How much later than the newest price one may come."""
+    """Time by which a price may come later than the newest one."""
     limits: scorer.Limits = field(default_factory=scorer.Limits)
 
 
 class Kept(msgspec.Struct):
-    """What outlasts a batch: the newest time of all prices, and of each symbol what is known of it."""
+    """The state that outlasts a batch: the newest time of all prices, and what is known of each symbol."""
 
     newest: int = NEVER
     instruments: dict[str, Instrument] = {}
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Made:
-    """What a batch made; bars and moves of one symbol come in the order of their times."""
+    """The outcome of a batch; bars and moves of one symbol come in the order of their times."""
 
     moving: list[Row] = field(default_factory=list)
     final: list[Row] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Board:
         self.kept = kept or Kept()
 
     def take(self, prices: Iterable[Price]) -> Made:
-        """The outcome of one batch of prices, in whatever order they are."""
+        """Return the outcome of one batch of prices, in whatever order they are."""
         made, touched = Made(), set()
         before = self._watermark()
         for price in sorted(prices, key=lambda one: (one.symbol, one.ms, one.seq)):
@@ -95,7 +95,7 @@ class Board:
         return made
 
     def _watermark(self) -> int:
-        """Up to when all is there: what ends by then has ended."""
+        """Return the time up to which all is there: what ends by then has ended."""
         return self.kept.newest - self._plan.late
 
     def _end(self, made: Made, before: int) -> None:

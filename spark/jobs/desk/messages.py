@@ -41,7 +41,7 @@ _HUNDREDTH = Decimal("0.01")
 
 
 def bars(rows: Iterable[Row], final: bool) -> pa.Table:
-    """The messages of `spark.jobs.bars`; a bar that moves is not cached and has a version, a final one is cached."""
+    """Return the messages of `spark.jobs.bars`; a bar that moves is not cached and has a version, a final one is cached."""
     found = []
     for symbol, interval, start, end, bar in rows:
         fields = {
@@ -70,7 +70,7 @@ def bars(rows: Iterable[Row], final: bool) -> pa.Table:
 
 
 def moves(rows: Iterable[Move], window: int) -> pa.Table:
-    """The messages of `spark.jobs.movers`, of windows of `window` ms."""
+    """Return the messages of `spark.jobs.movers`, of windows of `window` ms."""
     found = []
     for symbol, name, first, last, end in rows:
         fields = {"symbol": symbol, "price": money(last), "window_start": str(end - window), "window_end": str(end)}
@@ -82,7 +82,7 @@ def moves(rows: Iterable[Move], window: int) -> pa.Table:
 
 
 def alerts(rows: Iterable[tuple[str, Alert]]) -> pa.Table:
-    """The messages of `spark.jobs.alerts`."""
+    """Return the messages of `spark.jobs.alerts`."""
     found = []
     for symbol, alert in rows:
         price, value, limit = (rounded(Decimal(repr(one))) for one in (alert.price, alert.value, alert.limit))
@@ -97,18 +97,18 @@ def alerts(rows: Iterable[tuple[str, Alert]]) -> pa.Table:
 
 
 def money(cents: int) -> str:
-    """Cents as a price with two digits."""
+    """Return cents as a price with two digits."""
     return f"{cents // CENTS}.{cents % CENTS:02}"
 
 
 def vwap(turnover: int, volume: int, close: int) -> str:
-    """The average price weighted by volume; rounded twice, as Spark's decimals are that the job `bars` counts in."""
+    """Return the average price weighted by volume, rounded twice as the decimals of the job `bars` are."""
     average = Decimal(turnover) / CENTS / volume if volume else Decimal(close) / CENTS
     return str(average.quantize(_COARSE, ROUND_HALF_UP).quantize(_FINE, ROUND_HALF_UP))
 
 
 def rounded(value: Decimal) -> str:
-    """Two digits behind the point; never a zero with a sign."""
+    """Return two digits behind the point; never a zero with a sign."""
     return str(value.quantize(_HUNDREDTH, ROUND_HALF_UP) + 0)
 
 

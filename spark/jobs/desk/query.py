@@ -28,7 +28,7 @@ PUBLISHED = {
 }
 """The jobs that this does the work of, as subscribers see them named, and which of these columns each has."""
 FOLDER = "board"
-"""Beside Spark's own folders in the checkpoint of the query."""
+"""Folder beside Spark's own ones in the checkpoint of the query."""
 BATCHES_KEPT = 10
 
 _encode = msgspec.json.Encoder().encode
@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder(Kept).decode
 
 
 class Lost(RuntimeError):
-    """What the batches before came to is not there; the text says where it should be."""
+    """The state of the batches before is not there; the text says where it should be."""
 
 
 class Desk:
@@ -97,7 +97,7 @@ class Desk:
 
 
 def rows(table: pa.Table) -> list[Price]:
-    """The prices (`spark.jobs.prices`) of a batch; what was published without a name has none."""
+    """Return the prices (`spark.jobs.prices`) of a batch; what was published without a name has none."""
     columns = [
         table["symbol"],
         table["name"],
@@ -113,7 +113,7 @@ def rows(table: pa.Table) -> list[Price]:
 
 
 def _cents(column: pa.ChunkedArray) -> Any:
-    """A column of decimals with two digits as whole numbers."""
+    """Return a column of decimals with two digits as whole numbers."""
     return pc.multiply(column, pa.scalar(CENTS, pa.decimal128(3, 0))).cast(pa.int64())
 
 

@@ -80,7 +80,7 @@ class Pane(msgspec.Struct, array_like=True):
 
 
 class Move(NamedTuple):
-    """How an instrument moved within a window that ends at `end` (ms)."""
+    """The move of an instrument within a window that ends at `end` (ms)."""
 
     symbol: str
     name: str | None
@@ -93,9 +93,9 @@ class Instrument(msgspec.Struct):
     """All that is kept of an instrument."""
 
     bars: dict[str, dict[int, Bar]] = {}
-    """By interval, and by the start of the bar in ms."""
+    """Bars by interval, and by their start in ms."""
     panes: dict[int, Pane] = {}
-    """By their start in ms."""
+    """Panes by their start in ms."""
     alerts: InstrumentState = InstrumentState()
 
     def take_bar(self, price: Price, interval: str, length: int, watermark: int) -> int | None:
@@ -123,13 +123,13 @@ class Instrument(msgspec.Struct):
         pane.take(price)
 
     def ended_bars(self, interval: str, length: int, watermark: int) -> Iterator[tuple[int, Bar]]:
-        """The bars of an interval that the watermark has passed, the oldest first; they are forgotten here."""
+        """Yield the bars of an interval that the watermark has passed, the oldest first; they are forgotten here."""
         bars = self.bars.get(interval, {})
         for start in sorted(start for start in bars if start + length <= watermark):
             yield start, bars.pop(start)
 
     def ended_windows(self, symbol: str, window: int, slide: int, before: int, watermark: int) -> Iterator[Move]:
-        """What moved within the windows that ended after `before` and up to the watermark, the oldest first."""
+        """Yield the moves within the windows that ended after `before` and up to the watermark, the oldest first."""
         ends = {
             end
             for start in self.panes
