@@ -41,7 +41,7 @@ _HUNDREDTH = Decimal("0.01")
 
 
 def bars(rows: Iterable[Row], final: bool) -> pa.Table:
-    """Return the messages of `spark.jobs.bars`; a bar that moves is not cached and has a version, a final one is cached."""
+    """Return the messages of `spark.jobs.bars`; a bar that moves has a version and is not cached, a final one is."""
     found = []
     for symbol, interval, start, end, bar in rows:
         fields = {
