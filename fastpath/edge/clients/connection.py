@@ -338,6 +338,8 @@ class ClientConnection:
             self.head += data  # it was on its way when reading stopped
         elif not self.head and len(data) <= PIECE_BYTES:
             self._take(data)
+            if self._inflating and not self.held:
+                self._wait_in_line()
         elif len(data) >= LARGE_BYTES or self.runtime.scheduler.spent:
             # So much, or so many have filled their sockets that their turns, one after another, would be long.
             self.head += data
@@ -362,11 +364,23 @@ class ClientConnection:
         while at < end and not self.ended:
             self._take(data[at : at + PIECE_BYTES])
             at += PIECE_BYTES
-            if at < end and (self.held or perf_counter() >= due):
+            if self._inflating or (at < end and (self.held or perf_counter() >= due)):
                 self.head = data[at:]
-                if not self.held:
+                if not self.held and self._inflating:
+                    self._wait_in_line()
+                elif not self.held:
                     self.wait_for_turn()
                 return
+
+    @property
+    def _inflating(self) -> bool:
+        """True while a compressed message is not inflated yet."""
+        return self.reader is not None and self.reader.inflating
+
+    @property
+    def _has_more(self) -> bool:
+        """True while something of what was read waits."""
+        return bool(self.head) or self._inflating
 
     def wait_for_turn(self) -> None:
         """Read and handle nothing more in this turn."""
@@ -376,6 +390,35 @@ class ClientConnection:
     def _take_turn(self) -> None:
         self.hold(PauseReason.TURN, False)
         self._go_on()
+
+    def _wait_in_line(self) -> None:
+        self.hold(PauseReason.TURN, True)
+        self.runtime.scheduler.in_line(self._inflate)
+
+    def _inflate(self) -> bool:
+        """Have a turn at a message of which little may become much; return True if it needs another one.
+
+        Connections have these one after the other, so that all that is held of them is one message and what each has
+        sent.
+        """
+        self.hold(PauseReason.TURN, False)
+        if self.held or self.ended or self.reader is None:
+            return False
+        due = perf_counter() + TURN_SECONDS
+        try:
+            events = self.reader.feed(b"")
+            while not events and self.reader.inflating:
+                if perf_counter() >= due:
+                    self.hold(PauseReason.TURN, True)
+                    return True
+                events = self.reader.feed(b"")
+            self._handle(events)
+        except Exception as error:
+            self.failed(error)
+        if self._has_more and not (self.held or self.ended):
+            self.wait_for_turn()
+        self.runtime.end()
+        return False
 
     def _handle(self, events: list[Event]) -> None:
         reader, client, runtime = self.reader, self.client, self.runtime
@@ -457,7 +500,7 @@ class ClientConnection:
             self.socket.await_readable(self, True)
             if why == PauseReason.TURN:
                 return  # and it goes on at once
-            if self.head or self in self.runtime.paused or (self.stream is not None and self.stream.held_back):
+            if self._has_more or self in self.runtime.paused or (self.stream is not None and self.stream.held_back):
                 self.runtime.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -470,7 +513,11 @@ class ClientConnection:
             events = self.runtime.paused.pop(self, None)
             if events is not None:
                 self._handle(events)
-            if self.head and self._hears and not (self.held or self.ended):
+            if self.held or self.ended or not self._hears:
+                pass
+            elif self._inflating:
+                self._wait_in_line()
+            elif self.head:
                 self._pieces(self.head)
         except Exception as error:
             self.failed(error)
