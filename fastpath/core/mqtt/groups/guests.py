@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple, Protocol
 
 from .shares import YIELD_MS, Loan, Member, MessageKey, Share, Shares, Turn
@@ -79,22 +79,22 @@ class GuestMembers:
             self._asked.pop((holder, name), None)
             self._shares.leave(share, lent.session)
 
-    def part(self, holder: Holder, *, stays: bool) -> list[Granted]:
-        """The session is not on that worker any more; whether it ``stays`` a member. What it had not for good, which is
-        its own still if it stays, and else is to be given back."""
+    def part(self, holder: Holder, *, stays: bool, has: Callable[[Granted], bool] = lambda granted: False) -> None:
+        """The session is not on that worker any more; whether it ``stays`` a member. What it has not for good is its
+        own still if it stays and ``has`` it, and else is for the others, as what was on its way when its client went.
+        """
         lent = self._lent.pop(holder, None)
         if lent is None:
-            return []
+            return
         for name, share in lent.groups.items():
             self._asked.pop((holder, name), None)
             if stays:
                 share.part(lent.session)
             else:
                 self._shares.leave(share, lent.session)
-        if not stays:
-            for one in lent.granted:
+        for one in lent.granted:
+            if not (stays and has(one)):
                 self.give_back(one, lent.level)
-        return list(lent.granted)
 
     def ask(self, holder: Holder, name: str, key: MessageKey) -> None:
         """A member looks at a message, and can take it; ``look`` decides."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ....core.mqtt.groups.guests import Granted, GuestMembers, Holder
+from ....core.mqtt.groups.guests import GuestMembers, Holder
 from ....core.mqtt.groups.shares import Loan, MessageKey, Shares
 from ....core.mqtt.reasons import V5
 from ....core.mqtt.records import encode_record
@@ -105,7 +105,3 @@ class GuestGroups:
         answers, self._answers = self._answers, {}
         for worker, packet in answers.items():
             self._runtime.workers.to_others(packet, worker)
-
-    def part(self, holder: Holder, *, stays: bool) -> list[Granted]:
-        """The session of that worker and number is not there any more (``GuestMembers.part``)."""
-        return self.members.part(holder, stays=stays)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ....core.delivery.audience import Client
-from ....core.mqtt.groups.guests import Holder
+from ....core.mqtt.groups.guests import Granted, Holder
 from ....core.mqtt.groups.shares import Loan, Shares
 from ....core.mqtt.reasons import Reason
 from ....core.mqtt.session import MqttSession, Place
@@ -232,19 +232,25 @@ class MqttSessions(MqttConnections[Key]):
         return holder if session is self._fleeting else session
 
     def _stays_in_groups(self, kept: _Kept, holder: Holder, *, died: bool) -> None:
-        """The session has come back from another worker: what it has of groups is in its state, or, if it does not
-        last, for others. What the worker had been granted for it before it ``died`` may or may not have been sent."""
+        """The session has come back from another worker: what it has of groups is in its state; what else it was
+        granted there, as on its way when the client went, is for others. If the worker has ``died`` that may have been
+        sent, and stays the session's."""
         session = kept.session
-        granted = self._groups.part(holder, stays=session is not self._fleeting)
+
+        def has(granted: Granted) -> bool:
+            place = Place(*granted.key)
+            if died:
+                session.borrow(place, granted.name)
+            return granted.name in session.borrowed.get(place, ())
+
+        self._groups.members.part(holder, stays=session is not self._fleeting, has=has)
         if session is self._fleeting:
             return
-        for name, message in granted if died else ():
-            session.borrow(Place(*message), name)
         if session.in_groups and not session.revive(self._shares.find):
             session.keep_for(0)
-        for one in session.subscriptions.values():
-            if one.share is not None:
-                one.share.part(session)
+        for subscription in session.subscriptions.values():
+            if subscription.share is not None:
+                subscription.share.part(session)
 
     def _held(self, packet: HoldSession) -> None:
         """Another worker has had the session since before this one was the first."""

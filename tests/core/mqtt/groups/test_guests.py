@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpath.core.mqtt.groups.asking import RETOLD_MAX, AskingShare
-from fastpath.core.mqtt.groups.guests import Granted, GuestMembers, Holder
+from fastpath.core.mqtt.groups.guests import GuestMembers, Holder
 from fastpath.core.mqtt.groups.shares import YIELD_MS, Loan, Member, MessageKey, Share, Shares, Turn
 from tests.support.promises import kept
 
@@ -79,7 +79,7 @@ class Peer:
         self.share.part(self.name)
         world.shares[self.worker].leave(self.share, self.name)
         if self.worker:
-            world.up(self.worker, lambda: world.late.update(key for _, key in world.part(self)))
+            world.up(self.worker, lambda: world.part(self))
         else:
             for loan in loans:
                 self.share.give_back(loan)
@@ -109,9 +109,10 @@ class World:
         """By what the first worker knows a session of another one."""
         return peer.worker, peer.number
 
-    def part(self, peer: Peer) -> list[Granted]:
-        """The first worker is told that the session is over."""
-        return self.lent.part(self.holder(peer), stays=False)
+    def part(self, peer: Peer) -> None:
+        """The first worker is told that the session is over: what it was granted and not sent comes to others late."""
+        self.late.update(set(self.published) - set(peer.sent))
+        self.lent.part(self.holder(peer), stays=False)
 
     def come(self, worker: int) -> None:
         """One more member."""
@@ -327,6 +328,31 @@ def test_what_no_member_of_a_worker_can_take_is_offered_to_those_of_others() -> 
     world.come(2)
     world.settle()
     assert not world.arrived  # the group ended with its last member, and what it had
+
+
+def test_what_was_on_its_way_to_a_session_that_goes_elsewhere_is_for_others_and_what_it_was_sent_is_its_own() -> None:
+    world, share = group()
+    first, second = world.peers[:2]
+    for _ in range(2):
+        world.publish()
+        second.look()
+        world.now += YIELD_MS
+        while world.links[1, "up"]:
+            world.carry(1, "up")
+        for _ in range(3):
+            world.now += YIELD_MS
+            world.lent.look(world.now)
+        if not second.sent:
+            while world.links[1, "down"]:
+                world.carry(1, "down")
+            second.look()
+    sent, on_its_way = world.published
+    assert second.sent == [sent]
+    assert [share.ask(first.name, key, world.now, full=False) for key in world.published] == [Turn.SKIP] * 2
+    first.waits.clear()
+    world.lent.part(world.holder(second), stays=True, has=lambda granted: granted.key == sent)
+    assert list(first.waits) == [on_its_way]
+    assert share.ask(second.name, sent, world.now, full=False) is Turn.TAKE
 
 
 @pytest.mark.parametrize("stays", [True, False])
