@@ -106,11 +106,13 @@ def test_bars_movers_and_alerts(session: SparkSession, tmp_path: Path, monkeypat
     checkpoint = str(tmp_path / "checkpoint")
     rows = prices()
     with Sidecar(mode="jwt", token_secret=SECRET) as sidecar, Publisher(sidecar.publisher_url, token) as publisher:
-        once = options("--url", sidecar.publisher_url, "--once", "--intervals", "1s,1m", "--slide-seconds", "30")
+        words = ("--url", sidecar.publisher_url, "--once", "--intervals", "1s,1m")
+        once = options(*words, "--slide-seconds", "30")
+        of_bars = running.parse("bars", "", running.streaming_arguments, bars.arguments, words)
         publisher.send_batch(rows)
         publisher.flush()
-        for job in (bars, movers, alerts):
-            end(job.start(session, once, checkpoint))
+        for job, its in ((bars, of_bars), (movers, once), (alerts, once)):
+            end(job.start(session, its, checkpoint))
 
         seconds = history(sidecar, "/bars-1s/us/IBM")
         # Closed when two seconds have passed since their ends, by the newest price.
@@ -153,7 +155,7 @@ def test_bars_movers_and_alerts(session: SparkSession, tmp_path: Path, monkeypat
         ]
         publisher.send_batch(more)
         publisher.flush()
-        end(bars.start(session, once, checkpoint))
+        end(bars.start(session, of_bars, checkpoint))
         starts = [int(bar["fields"]["start"]) for bar in history(sidecar, "/bars-1s/us/IBM")]
         assert starts == [NOON + 1000 * n for n in range(2 * SECONDS - 3)]
 

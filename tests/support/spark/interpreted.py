@@ -13,7 +13,7 @@ from spark.jobs.running import LIGHT
 @pytest.fixture(scope="module", autouse=True)
 def interpreted(session: SparkSession) -> Iterator[None]:
     """Import it into a module of tests: it holds for all of them."""
-    names = [name for name in LIGHT if name.startswith("spark.sql.")]
+    names = [name for name in LIGHT if session.conf.isModifiable(name)]
     before = {name: session.conf.get(name, None) for name in names}
     for name in names:
         session.conf.set(name, LIGHT[name])
