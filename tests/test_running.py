@@ -79,6 +79,7 @@ def test_what_passes_alone_is_unstable_and_the_run_is_green(tmp_path: Path) -> N
     """A set-up that fails is a failure as well; what failed beside a sidecar shows its log."""
     tests = """
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import until
 
 def test_once():
     fail("once", 1)
@@ -103,6 +104,7 @@ def sidecar():
         yield running
 
 def test_beside_a_sidecar(sidecar):
+    until(lambda: sidecar.log)  # a thread of it writes
     fail("seen", 1)
 """
     ended = run(tmp_path, test_some=tests)

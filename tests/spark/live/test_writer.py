@@ -234,7 +234,9 @@ def test_rows_that_are_refused_fail_the_task_or_are_dead_letters(
     assert [found[offset]["subject"] for offset in sorted(found)] == ["/t/b", "bad", None]
     same = {"transaction": QUERY, "batch": 3, "partition": 0, "topic": "prices", "row": 2, "content": "1"}
     assert found[1].items() >= (same | {"fields": {"raw": {"base64": "/w=="}}}).items()
-    assert contents(rules_sidecar, "/t/a") == ["0", "4", "0", "4", "5"]
+    stored = contents(rules_sidecar, "/t/a")
+    # The task that failed may have sent what comes behind the refused row before it knew.
+    assert stored in (["0", "0", "4", "5"], ["0", "4", "0", "4", "5"])
     told = refusal(Task(frame.where("offset = 3"), rules_sidecar.publisher_url, query="third", **options).run)
     assert told == "the row of offset 3 of prices, partition 0, was refused, invalid: the subject is null"
 
