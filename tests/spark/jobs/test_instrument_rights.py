@@ -28,7 +28,7 @@ from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
 from realtime.demo.instruments import instrument, instruments, market
 from realtime.demo.seed import seed
-from spark.jobs import alerts, bars, live, movers, running
+from spark.jobs import alerts, bars, movers, running
 from spark.progress import Reports
 from tests.support.entitlement.live import RunningAgent
 from tests.support.prices import NOON
@@ -134,9 +134,9 @@ def publish(publisher: Publisher, first: dict[str, int], begin: int) -> None:
 def work(session: SparkSession, sidecar: Sidecar, checkpoint: Path) -> None:
     """The jobs publish what they make of all prices that are there, and report how they got on."""
     words = ["--url", sidecar.publisher_url, "--once", "--start", "earliest"]
-    options: Namespace = running.parse("live", "", running.streaming_arguments, live.arguments, words)
     reports = Reports(sidecar.publisher_url, running.token())
     for job in (bars, movers, alerts):
+        options: Namespace = running.parse("job", "", running.streaming_arguments, job.arguments, words)
         queries = job.start(session, options, str(checkpoint))
         for query in queries:
             assert query.awaitTermination(END_SECONDS_MAX)
