@@ -513,12 +513,11 @@ class ClientConnection:
             events = self.runtime.paused.pop(self, None)
             if events is not None:
                 self._handle(events)
-            if self.held or self.ended or not self._hears:
-                pass
-            elif self._inflating:
-                self._wait_in_line()
-            elif self.head:
-                self._pieces(self.head)
+            if self._hears and not (self.held or self.ended):
+                if self._inflating:
+                    self._wait_in_line()
+                elif self.head:
+                    self._pieces(self.head)
         except Exception as error:
             self.failed(error)
         self.runtime.end()
