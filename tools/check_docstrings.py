@@ -12,7 +12,6 @@ from tools.check_sizes import PRODUCT, modules
 
 OPEN = (
     "fastpath/bench",
-    "fastpath/core",
     "fastpath/edge/clients",
     "fastpath/edge/control",
     "fastpath/edge/publishers",

@@ -29,7 +29,7 @@ class Networks:
 
     @classmethod
     def parse(cls, text: str) -> Networks:
-        """From a list with commas; raises ValueError with the entry that is none and why."""
+        """Read a list with commas; raise ValueError with the entry that is none and why."""
         hosts, ranges = set(), []
         for entry in filter(None, (part.strip() for part in text.split(","))):
             if entry == UNIX:
@@ -71,7 +71,8 @@ class Networks:
 
 
 def host_of(text: str) -> str:
-    """The address of an entry of ``X-Forwarded-For``, which some proxies write with a port; empty when it is none."""
+    """Return the address of an entry of ``X-Forwarded-For``, which some proxies write with a port; empty for any other
+    text."""
     text = text.strip()
     if len(text) > HOST_CHARS_MAX:
         return ""
@@ -88,12 +89,13 @@ def host_of(text: str) -> str:
 
 
 def client_of(forwarded: str, peer: str, trusted: Networks) -> str:
-    """For whom a trusted peer speaks: what ``X-Forwarded-For`` says, read from its end as far as it can be believed.
+    """Return for whom a trusted peer speaks: what ``X-Forwarded-For`` says, read from its end as far as it can be
+    believed.
 
     Each proxy appends the address that it was called from. So the last entry is what the peer itself saw; it may be
-    another trusted proxy, which saw the one before. The first that is not trusted is the client: what stands before
-    it, the client may have written itself. Where an entry that can be believed is no address, the client is UNKNOWN:
-    it is not the proxy that wrote so.
+    another trusted proxy, which saw the one before. The first that is not trusted is the client: what stands before it,
+    the client may have written itself. Where an entry that can be believed is no address, the client is UNKNOWN: it is
+    not the proxy that wrote so.
     """
     address = peer
     if peer not in trusted:

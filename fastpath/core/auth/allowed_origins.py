@@ -27,10 +27,10 @@ class Origins:
 
     @classmethod
     def parse(cls, text: str) -> Origins:
-        """From a list with commas: ``scheme://host[:port]``, ``scheme://*.example.com[:port]``, ``*.example.com``.
+        """Read a list with commas: ``scheme://host[:port]``, ``scheme://*.example.com[:port]``, ``*.example.com``.
 
-        Any scheme is one, such as an app's ``capacitor://localhost`` or ``chrome-extension://…``. The last stands for
-        every name below, under http and https and any port. Raises ValueError with the entry that is none.
+        Any scheme is one, such as an app's ``capacitor://localhost`` or ``chrome-extension://…``. The last form stands
+        for every name below, under http and https and any port. Raises ValueError with the entry that is none.
         """
         exact, below = set(), []
         for entry in filter(None, (part.strip() for part in text.split(","))):

@@ -19,18 +19,18 @@ class BasicGrants(Grants):
         self._publisher = Principal(None, True, ())
 
     def principal(self, token: str, now: int) -> Principal:
-        """The publisher for the one token; for none or any other, such as that of a signed-in page, a reader."""
+        """Return the publisher for the one token; for none or any other, such as that of a signed-in page, a reader."""
         del now
         given = token.encode(errors="surrogatepass")
         return self._publisher if self._token and hmac.compare_digest(given, self._token) else self._reader
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """Everybody reads; one publishes."""
+        """Let everybody read, and the publisher alone publish."""
         del subject, now
         if action == SUBSCRIBE or principal.superuser:
             return ""
         return "the publish token is needed" if self._token else "no publish token is set: nobody publishes here"
 
     def publishable(self, principal: Principal) -> set[str] | None:
-        """All, or nothing."""
+        """Return None for the publisher, who may publish to all subjects; a set that stays empty for everybody else."""
         return None if principal.superuser else bounded(principal)

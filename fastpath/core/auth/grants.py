@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .hook_decisions import HookState
 
 DENIED, PARTIAL = "denied", "partial"
-"""Nothing of it, and a part of it (protocol.md 3.8); all of it, or what is not known, is the empty text."""
+"""Reaches that are nothing, and a part, of a pattern (protocol.md 3.8); all of it, or what is not known, is the empty
+text."""
 
 SAMPLES_MAX = 200
 """Subjects that are asked about for one pattern, in about 2 ms; two are enough where the answers differ."""
@@ -51,7 +52,7 @@ class Principal:
         self.superuser = superuser
         self.holders = holders
         self.permitted = permitted
-        """What the token itself permits, ready to be asked; None: nothing, or nobody has asked yet."""
+        """The token's own permissions, ready to be asked; None: the token has none, or nobody has asked yet."""
         self.version = 0  # of the rights, users and sessions that it was made under
         self.answers: dict[tuple[str, str], str] | None = None
         self.publishable: set[str] | None = None
@@ -74,7 +75,8 @@ class Why(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How much may be read, the reason why not all, and how many subjects were asked about."""
+    """The part of what was asked for that may be read, the reason why not all, and the number of subjects that were
+    tried."""
 
     rights: str = ""
     reason: str = ""
@@ -82,7 +84,8 @@ class Reach(NamedTuple):
 
 
 def reach_of(subjects: Iterable[str], why: Callable[[str], Why]) -> Reach:
-    """The reach that these subjects stand for; ``why`` says of each whether it may be read, and notes nothing."""
+    """Return the reach that these subjects stand for; ``why`` says of each whether it may be read, and notes
+    nothing."""
     allowed, reason, looked = False, "", 0
     for subject in subjects:
         if looked == SAMPLES_MAX:
@@ -106,7 +109,7 @@ class Grants:
     ready = True
     generation: int | None = None
     keys: Keys | None = None
-    """What tokens are signed with, in the modes whose tokens are."""
+    """Keys that tokens are signed with, in the modes whose tokens are."""
     _everybody = Principal(None, True, ())
 
     def principal(self, token: str, now: int) -> Principal:
@@ -115,36 +118,37 @@ class Grants:
         return self._everybody
 
     def current(self, principal: Principal) -> Principal:
-        """The principal under the present rights; raises Refused when it has none any more."""
+        """Return the principal under the present rights; raise Refused when it has none any more."""
         return principal
 
     def refreshed(self, principal: Principal) -> Principal:
-        """The principal made anew, whether rights are known to have changed or not; raises Refused."""
+        """Return the principal made anew, whether rights are known to have changed or not; raise Refused."""
         return principal
 
     def keys_changed(self) -> None:
-        """A key does not count any more: ``current`` and ``refreshed`` refuse what it has signed."""
+        """Refuse in ``current`` and ``refreshed`` what a key has signed that does not count any more."""
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """Empty when the principal may, else the reason why not."""
+        """Return an empty text when the principal may, else the reason why not."""
         del principal, action, subject, now
         return ""
 
     def holds(self, principal: Principal, subject: str, now: int) -> str:
-        """Empty when a subscription that runs may go on, else the reason why not."""
+        """Return an empty text when a subscription that runs may go on, else the reason why not."""
         return self.check(principal, SUBSCRIBE, subject, now)
 
     def offers(self, principal: Principal, subject: str, now: int) -> str:
-        """Empty when what the principal offers to publish there is of use, else the reason why not."""
+        """Return an empty text when what the principal offers to publish there is of use, else the reason why not."""
         return self.check(principal, PUBLISH, subject, now)
 
     def explain(self, principal: Principal, subject: str, now: int) -> Why:
-        """May it read the subject, and why: for people. Nothing is asked or noted for it."""
+        """Say whether the principal may read the subject, and why: for people. Nothing is asked or noted for that."""
         del principal, subject, now
         return Why(True, f"in mode {self.mode} everybody may read everything")
 
     def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
-        """How much of what the pattern covers it may read, as far as that is known without asking a hook."""
+        """Return how much of what the pattern covers the principal may read, as far as that is known without asking a
+        hook."""
         del principal, pattern, now
         return Reach()
 
@@ -154,32 +158,32 @@ class Grants:
         return 0
 
     def settles(self, action: str, subject: str) -> bool:
-        """Whether ``check`` decides such a question for good, so that no hook is asked about it."""
+        """Return whether ``check`` decides such a question for good, so that no hook is asked about it."""
         del action, subject
         return False
 
     def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
-        """Principals of one key get the same answers at one time; ``named``: also where the name alone gives a right
-        (``may_depend_on_name``)."""
+        """Return what principals have in common who get the same answers at one time; ``named``: also where the name
+        alone gives a right (``may_depend_on_name``)."""
         del named
         return principal
 
     def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
-        """Somebody who may what all of the principal's rights key may, whatever becomes of this one."""
+        """Return somebody who may what all of the principal's rights key may, whatever becomes of this one."""
         del named
         return principal
 
     def publishable(self, principal: Principal) -> set[str] | None:
-        """The subjects that the principal is known to be allowed to publish to, by checks before; None: it is to all.
+        """Return the subjects that the principal is known to be allowed to publish to, by checks before; None for all.
 
-        The caller adds what a check allowed. A change of rights empties it.
+        The caller adds what a check allowed. A change of rights empties the set.
         """
         del principal
         return None
 
 
 def bounded(principal: Principal) -> set[str]:
-    """The principal's known subjects, emptied when they are too many."""
+    """Return the principal's known subjects, emptied when they are too many."""
     known = principal.publishable
     if known is None or len(known) >= ANSWERS_MAX:
         known = principal.publishable = set()

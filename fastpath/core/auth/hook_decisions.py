@@ -25,14 +25,15 @@ SLICE = 500
 """Subjects looked at in one turn, after which everybody else has theirs."""
 
 GRACE_MS = 1000
-"""How much later than whoever asks for it a question is given up here: usually that one says that nobody answers."""
+"""Milliseconds by which a question is given up here later than where it was asked for: usually the asker says that
+nobody answers."""
 
 FOR_EVER = 1 << 62
 ONCE = -1
-"""Until when an answer counts that is for one time: longer than that only for what it has started."""
+"""The end of an answer that is for one time: longer than that it counts only for what it has started."""
 
 RETRY_MS = 500
-"""After how long the hook is asked again about what it has not answered."""
+"""Milliseconds after which the hook is asked again about what it has not answered."""
 
 
 class HookState:
@@ -66,14 +67,14 @@ class HookState:
         self.stale = False  # it is to be asked again: the answer that comes counts until then
         self.most = SUBJECTS_MAX  # subjects in its next question
         self.losses = 0
-        """How often something that had been decided about publishing is not known any more, or is decided otherwise."""
+        """Number of times that a decision about publishing was forgotten, or was replaced by another one."""
         self.due = 0  # when the first of its answers ends; 0: none does
         self.user: str | None = None
-        """Whom the hook says that it acts for."""
+        """Name of the user whom the connection acts for, as the hook says."""
         self._room = ROOM
 
     def check(self, event: str, subject: str, now: int) -> str:
-        """Empty when the hook allows it, its reason why not, or ASKED."""
+        """Return an empty text when the hook allows the event, its reason why not, or ASKED."""
         key = event, subject
         known = self.known.get(key)
         if known is not None and (now < known[1] or key in self.fresh):
@@ -92,14 +93,15 @@ class HookState:
         return ""
 
     def offers(self, subject: str, now: int) -> str:
-        """Return why it may not offer to publish this, as far as is known: an answer for once decides as well."""
+        """Return why the connection may not offer to publish this, as far as is known: an answer for once decides as
+        well."""
         known = self.known.get((PUBLISH, subject))
         if known is not None and known[1] == ONCE:
             return known[0]
         return self.check(PUBLISH, subject, now)
 
     def want(self, key: Key) -> None:
-        """Ask for it with the next question."""
+        """Ask for the right with the next question."""
         if self.party is not None and key not in self.sent:
             self._make_room()
             self.wanted[key] = None
@@ -107,7 +109,10 @@ class HookState:
 
     def renew(self, another: bool = False) -> None:
         """Ask anew about everything, when it is needed next; what runs goes on meanwhile, but for ``another`` user only
-        until it is known that nobody answers. What is being asked about the one before does not count for him."""
+        until it is known that nobody answers.
+
+        What is being asked about the user before does not count for the other one.
+        """
         self.losses += 1
         self.stale = self.number != 0
         for key in list(self.known):
@@ -122,14 +127,14 @@ class HookState:
                 self.want(key)
 
     def note(self, key: Key, reason: str, until: int) -> None:
-        """This is the answer, until then."""
+        """Note that this is the answer, until then."""
         self._make_room()
         if key[0] == PUBLISH and self.known.get(key, (reason,))[0] != reason:
             self.losses += 1
         self.known[key] = reason, until
 
     def _make_room(self) -> None:
-        """Forget what it does not use any more, or can ask for again, when there is much."""
+        """Forget what the connection does not use any more, or can ask for again, when there is much."""
         if len(self.known) + len(self.wanted) < self._room or self.party is None:
             return
         uses = self.party.uses
@@ -138,7 +143,7 @@ class HookState:
         self._room = len(self.known) + len(self.wanted) + ROOM
 
     def close(self) -> None:
-        """The connection is gone: what is answered from now on is of no use."""
+        """Let go of the connection, which is gone: what is answered from now on is of no use."""
         self.party = None
         self.wanted.clear()
         self.known.clear()
@@ -185,7 +190,7 @@ class HookDecisions:
             self._bury()
 
     def withdraw(self, asked: HookState) -> None:
-        """The question that it has open, if any, is of no use any more."""
+        """Withdraw the open question of this connection, if there is any: nobody needs its answer."""
         if asked.number:
             del self._open[asked.number]
             asked.number, asked.sent, asked.stale = 0, frozenset(), False
@@ -198,7 +203,7 @@ class HookDecisions:
             self._wake()
 
     def step(self, now: int) -> tuple[list[Question], bool]:
-        """The next questions, up to a slice of work; whether there is more to do."""
+        """Return the next questions, up to a slice of work, and whether there is more to do."""
         left = SLICE
         while self._again and left > 0:
             left -= self._look_again(left)
@@ -220,7 +225,8 @@ class HookDecisions:
         return questions, bool(self._ready or self._again)
 
     def tick(self, now: int) -> None:
-        """Called often: questions that nobody will answer, and answers that have ended."""
+        """Give up questions that nobody will answer, and look again at answers that have ended; this is called
+        often."""
         late = []
         for number, (_, _, _, deadline) in self._open.items():
             if deadline > now:
@@ -266,7 +272,8 @@ class HookDecisions:
         return True
 
     def _question(self, asked: HookState, now: int) -> Question | None:
-        """What it wants most: to be let in, to go on, then all else, of one event at a time."""
+        """Return the question about what the connection wants most: to be let in, to go on, then all else, of one event
+        at a time."""
         if asked.party is None:
             return None
         uses = asked.party.uses

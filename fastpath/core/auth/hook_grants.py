@@ -27,14 +27,14 @@ class CustomGrants(Grants):
         self._events = events
 
     def principal(self, token: str, now: int) -> Principal:
-        """Somebody whose name the hook is still to tell; raises Refused for a token that is too long for one."""
+        """Return somebody whose name the hook is still to tell; raise Refused for a token that is too long for one."""
         del now
         if len(token) > TOKEN_CHARS_MAX:
             raise Refused(Close.BAD_TOKEN, f"the token has over {TOKEN_CHARS_MAX} characters")
         return Principal(None, False, ())
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """Denied, unless the hook is asked about such things; one's own subjects are one's own without asking it."""
+        """Deny, unless the hook is asked about such things; one's own subjects are one's own without asking it."""
         del now
         if self.settles(action, subject):
             own = bool(principal.user) and owner_of(subject) == user_segment(principal.user)
@@ -42,18 +42,18 @@ class CustomGrants(Grants):
         return "" if action in self._events else f"the hook is not asked about {action}"
 
     def settles(self, action: str, subject: str) -> bool:
-        """Who may read a user's own subject is no question to the hook."""
+        """Return True for the reading of a user's own subject, which is no question to the hook."""
         return action == SUBSCRIBE and bool(owner_of(subject))
 
     def explain(self, principal: Principal, subject: str, now: int) -> Why:
-        """What is known without asking."""
+        """Return what is known without asking."""
         reason = CustomGrants.check(self, principal, SUBSCRIBE, subject, now)
         if self.settles(SUBSCRIBE, subject):
             return Why(not reason, reason or "it is the user's own")
         return Why(not reason, reason or "mode custom leaves it to the hook")
 
     def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
-        """Nothing where the hook is not asked who reads; else it is the hook's to say, of each subject."""
+        """Return no reach where the hook is not asked who reads; else it is the hook's to say, of each subject."""
         del principal, now
         if SUBSCRIBE in self._events or pattern.startswith(f"/{USERS}/"):
             return Reach()
@@ -61,7 +61,7 @@ class CustomGrants(Grants):
 
 
 class Hooked(Grants):
-    """What asking a hook adds to the grants of a mode: it is asked after they have said yes."""
+    """The grants of a mode with a hook, which is asked after they have said yes."""
 
     asking: HookDecisions
 
@@ -73,15 +73,15 @@ class Hooked(Grants):
         return principal
 
     def current(self, principal: Principal) -> Principal:
-        """With what the hook has answered."""
+        """Return the principal with what the hook has answered."""
         return _carry(principal, super().current(principal))
 
     def refreshed(self, principal: Principal) -> Principal:
-        """With what the hook has answered."""
+        """Return the principal made anew, with what the hook has answered."""
         return _carry(principal, super().refreshed(principal))
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """The mode's answer, then the hook's; ASKED while that is not known."""
+        """Return the mode's answer, then the hook's; ASKED while that is not known."""
         reason = super().check(principal, action, subject, now)
         if reason or action not in self.asking.events or self.settles(action, subject):
             return reason
@@ -97,14 +97,14 @@ class Hooked(Grants):
         return principal.asked.holds(subject, now)
 
     def offers(self, principal: Principal, subject: str, now: int) -> str:
-        """The mode's answer, then what the hook has said last: it is not asked again about what counted once."""
+        """Return the mode's answer, then what the hook has said last: it is not asked again about what counted once."""
         reason = super().check(principal, PUBLISH, subject, now)
         if reason or PUBLISH not in self.asking.events:
             return reason
         return ASKED if principal.asked is None else principal.asked.offers(subject, now)
 
     def explain(self, principal: Principal, subject: str, now: int) -> Why:
-        """The mode's reason, and what the hook has answered last."""
+        """Return the mode's reason, and what the hook has answered last."""
         why = super().explain(principal, subject, now)
         if not why.allowed or SUBSCRIBE not in self.asking.events or principal.asked is None:
             return why
@@ -116,12 +116,12 @@ class Hooked(Grants):
         return why._replace(allowed=not known[0], reason=known[0] or f"{why.reason}; the hook has allowed it")
 
     def rights_key(self, principal: Principal, named: bool = False) -> Hashable:
-        """The hook may answer otherwise for each connection."""
+        """Return the principal itself, as the hook may answer otherwise for each connection."""
         del named
         return principal
 
     def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
-        """Nobody speaks for another."""
+        """Return the principal itself, as nobody speaks for another."""
         del named
         return principal
 
@@ -131,7 +131,7 @@ class Hooked(Grants):
 
 
 def hooked(kind: type[G], asking: HookDecisions | None) -> type[G]:
-    """The grants of a mode, with a hook that may deny more if there is one to be asked."""
+    """Return the grants of a mode, with a hook that may deny more if there is one to be asked."""
     if asking is None:
         return kind
     return cast(type[G], type(f"Hooked{kind.__name__}", (Hooked, kind), {"asking": asking}))

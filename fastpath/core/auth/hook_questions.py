@@ -11,13 +11,13 @@ from .rules import PUBLISH, SUBSCRIBE
 CONNECT, TOKEN, DISCONNECT = "connect", "token", "disconnect"
 
 EVENTS = (CONNECT, SUBSCRIBE, PUBLISH, TOKEN, DISCONNECT)
-"""What a hook can be asked about, and told of."""
+"""Events that a hook can be asked about, or told of."""
 
 SUBJECTS_MAX = 1000
 """Subjects in one question."""
 
 LATE = "the hook has not answered in time"
-"""Why a question is given up that was handed to a hook; AWAY if it never was."""
+"""Reason for giving up a question that was handed to a hook; AWAY if it never was."""
 
 Key = tuple[str, str]
 """An event and a subject, which is empty for connect and token."""
@@ -61,24 +61,25 @@ class HookSubject(Protocol):
         """True while something of the party waits for an answer."""
 
     def facts(self) -> dict[str, Any]:
-        """Who it is: what the hook is told with each question."""
+        """Return what the hook is told with each question: who the connection is."""
 
     def uses(self, key: Key, *, strictly: bool = False) -> bool:
-        """Whether it still wants this right, so that it is asked for again when the answer has ended; ``strictly``
-        for what it knows that it follows or waits for."""
+        """Return whether the connection still wants this right, so that it is asked for again when the answer has
+        ended; ``strictly`` for what the connection knows that it follows or waits for."""
 
     def fail(self) -> None:
-        """A fault of ours: end the connection."""
+        """End the connection, for a fault of ours."""
 
     def parks(self, command: Any, data: bytes, now: int) -> bool:
         """Return whether a command of the party waits for an answer."""
 
     def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
-        """The hook has answered, or does not, and what it said is noted; whether nothing waits for more."""
+        """Take what the hook has answered, which is noted already, or that it does not; return whether nothing waits
+        for more."""
 
 
 def about_party(event: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """What is said of a party with an event: its token, which may be long, where that is asked about alone."""
+    """Return what is said of a party with an event: its token, which may be long, where that is asked about alone."""
     if event not in (CONNECT, TOKEN):
         facts.pop("token", None)
     return {"event": event, **facts}

@@ -21,7 +21,7 @@ _NO_PERMISSION = "no permission in the token covers it"
 
 
 def permission_set(permissions: Mapping[str, Iterable[str]]) -> RuleSet:
-    """The patterns of a token's claim ``permissions``, ready to be asked by ``permission``."""
+    """Return the patterns of a token's claim ``permissions``, ready to be asked by ``permission``."""
     rules = RuleSet()
     for kind, action in _ACTIONS.items():
         for pattern in filter(_is_pattern, permissions.get(kind, ())):
@@ -30,11 +30,11 @@ def permission_set(permissions: Mapping[str, Iterable[str]]) -> RuleSet:
 
 
 SETS_KEPT = 100
-"""As many of the newest are kept though nobody has them now: who asks over HTTP has one for a request."""
+"""Number of the newest sets that are kept though nobody has them now: who asks over HTTP has one for a request."""
 
 
 class PermissionSets:
-    """Those of tokens: what says the same is one set, which is kept while somebody has it."""
+    """The sets of permissions of tokens: those that say the same are one set, which is kept while somebody has it."""
 
     def __init__(self) -> None:
         self._newest: deque[RuleSet] = deque(maxlen=SETS_KEPT)
@@ -44,7 +44,7 @@ class PermissionSets:
         return len(self._sets)
 
     def of(self, claims: Claims) -> RuleSet:
-        """The set of this token."""
+        """Return the set of this token."""
         given = tuple(claims.permissions.get(kind, ()) for kind in _ACTIONS)
         rules = self._sets.get(given)
         if rules is None:
@@ -54,7 +54,8 @@ class PermissionSets:
 
 
 def permission(rules: RuleSet, user: str, uid: str, action: str, subject: str, now: int) -> Rule | None:
-    """The permission of this user's token that covers the subject; ``OWN`` where it is the user's own."""
+    """Return the permission of this user's token that covers the subject; ``OWN`` where the subject is the user's
+    own."""
     about = presence_of(subject) if action == SUBSCRIBE else ""
     match = None if about and owner_of(about) else rules.decide((_HOLDER,), user, subject, action, now, uid)
     if about and not match:  # who may read a subject may see who is there (protocol.md 3.9)
@@ -88,7 +89,7 @@ class JwtGrants(Grants):
         self._sets = PermissionSets()
 
     def principal(self, token: str, now: int) -> Principal:
-        """Raises Refused when the token is not valid; anonymous has no rights at all."""
+        """Read a token; raise Refused when it is not valid. Anonymous has no rights at all."""
         if not token:
             return self._anonymous
         audience = self._audience or AUDIENCE
@@ -102,7 +103,8 @@ class JwtGrants(Grants):
         return Principal(claims, False, tuple(f"group:{group}" for group in claims.groups))
 
     def current(self, principal: Principal) -> Principal:
-        """What a key signed that does not count any more gives no rights: raises Refused."""
+        """Return the principal; raise Refused if its key does not count any more, as what that one signed gives no
+        rights."""
         if principal.claims is not None and not self.keys.counts(principal.claims.key):
             raise Refused(Close.TOKEN_EXPIRED, KEY_UNKNOWN)
         return principal
@@ -112,7 +114,7 @@ class JwtGrants(Grants):
         return self.current(principal)
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """Allowed when a pattern of the action or of ``all`` covers the subject."""
+        """Allow what a pattern of the action or of ``all`` covers."""
         if principal.claims is None:
             return "a token is needed"
         if principal.answers is None:
@@ -126,7 +128,7 @@ class JwtGrants(Grants):
         return answer
 
     def explain(self, principal: Principal, subject: str, now: int) -> Why:
-        """The permission that covers it."""
+        """Return the permission that covers the subject."""
         if principal.claims is None:
             return Why(False, "a token is needed")
         match = self._match(principal, SUBSCRIBE, subject, now)
@@ -135,18 +137,18 @@ class JwtGrants(Grants):
         return Why(True, f"the token permits {match.pattern}") if match else Why(False, _NO_PERMISSION)
 
     def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
-        """By the token's permissions."""
+        """Return how much may be read by the token's permissions."""
         if principal.claims is None:
             return Reach(DENIED, "a token is needed", 1)
         subjects = self._rules(principal).samples((_HOLDER,), principal.user, pattern, principal.uid)
         return reach_of(subjects, lambda subject: JwtGrants.explain(self, principal, subject, now))
 
     def _match(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
-        """The permission of the token that covers the subject."""
+        """Return the permission of the token that covers the subject."""
         return permission(self._rules(principal), principal.user, principal.uid, action, subject, now)
 
     def _rules(self, principal: Principal) -> RuleSet:
-        """The token's permissions; one that was remembered has none yet."""
+        """Return the token's permissions; a token that was remembered has none yet."""
         if principal.permitted is None:
             assert principal.claims is not None
             principal.permitted = self._sets.of(principal.claims)
@@ -160,12 +162,12 @@ class JwtGrants(Grants):
         return rules, (principal.user, principal.uid) if named or rules.names else ""
 
     def publishable(self, principal: Principal) -> set[str] | None:
-        """What the token allows stays so."""
+        """Return the subjects that checks have allowed: what the token allows stays so."""
         return bounded(principal)
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether an outside issuer's pattern is one; what is none allows nothing."""
+    """Return whether an outside issuer's pattern is one; what is none allows nothing."""
     try:
         check_pattern(text)
     except InvalidSubject:

@@ -38,7 +38,7 @@ _FAMILIES: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
     ("EC", "P-256"): ("ES256", ECAlgorithm, ("crv", "x", "y")),
     ("OKP", "Ed25519"): ("EdDSA", OKPAlgorithm, ("crv", "x")),
 }
-"""By ``kty`` and ``crv``: the algorithm, who reads the key, and the members of its public part."""
+"""Kinds of keys by ``kty`` and ``crv``: the algorithm, who reads the key, and the members of its public part."""
 
 
 class Key(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +49,7 @@ class Key(msgspec.Struct, frozen=True, gc=False):
     material: Any
     """The secret's bytes, or the public key."""
     members: str
-    """What it was made of: the same key read again is the same."""
+    """Members that the key was made of: the same key read again is the same."""
 
 
 class Keys:
@@ -87,7 +87,7 @@ class Keys:
 
     @property
     def empty(self) -> bool:
-        """Whether there is none: those of an address have not come yet."""
+        """True while there is no key: those of an address have not come yet."""
         return not self._all
 
     def miss(self, kid: str) -> bool:
@@ -97,13 +97,14 @@ class Keys:
         return missed
 
     def candidates(self, kid: str, algorithm: str) -> list[Key]:
-        """The keys to try a token with: the one of its ``kid``, else those without a name; of its algorithm only."""
+        """Return the keys to try a token with: the one of its ``kid``, else those without a name; of its algorithm
+        only."""
         named = self._named.get(kid)
         return [key for key in ([named] if named else self._unnamed) if key.algorithm == algorithm]
 
 
 def is_address(text: str) -> bool:
-    """Whether keys are named by an address, and not by the path of a file."""
+    """Return whether keys are named by an address, and not by the path of a file."""
     return "://" in text
 
 
@@ -134,11 +135,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def read_key_set(data: bytes, *, public: bool = False, whole: bool = False) -> tuple[list[Key], list[str]]:
-    """The keys of a JWK set, and a sentence for each that is not used, or not as it should be; raises InvalidKeys.
+    """Return the keys of a JWK set, and a sentence for each that is not used, or not as it should be; raise
+    InvalidKeys.
 
-    What is for another purpose or of another kind is left out (RFC 7517 §5), and so is what is broken or weak, unless
-    the set is to be ``whole``: else one such key would keep a new one from counting, and a stolen one from ending.
-    In a set that anybody can read (``public``) secrets are left out as well: whoever has read one could sign.
+    A key for another purpose or of another kind is left out (RFC 7517 §5), and so is one that is broken or weak, unless
+    the set is to be ``whole``: else one such key would keep a new one from counting, and a stolen one from ending. In a
+    set that anybody can read (``public``) secrets are left out as well: whoever has read one could sign.
     """
     try:
         content = msgspec.json.decode(data)
@@ -173,7 +175,7 @@ def read_key_set(data: bytes, *, public: bool = False, whole: bool = False) -> t
 
 
 def _name(jwk: Any, number: int) -> tuple[str, str]:
-    """The ``kid`` of a key, empty for none, and what the key is called; raises InvalidKeys."""
+    """Return the ``kid`` of a key, empty for none, and what the key is called; raise InvalidKeys."""
     kid = jwk.get("kid", "") if isinstance(jwk, dict) else None
     if not isinstance(kid, str) or len(kid) > KID_CHARS_MAX:
         raise InvalidKeys(f"key {number}: kid is a text of at most {KID_CHARS_MAX} characters")
@@ -181,7 +183,7 @@ def _name(jwk: Any, number: int) -> tuple[str, str]:
 
 
 def _count(given: list[Any], kid: str) -> int:
-    """How many keys, of those that could be used, have this ``kid``."""
+    """Return how many keys, of those that could be used, have this ``kid``."""
     return sum(isinstance(jwk, dict) and jwk.get("kid") == kid and not _other_purpose(jwk) for jwk in given)
 
 
@@ -228,7 +230,7 @@ def _read_key(jwk: dict[str, Any], kid: str, name: str) -> Key:
 
 
 def _spellings(kid: str) -> Iterable[str]:
-    """The headers of HS256 tokens as issuers write them: without blanks, in any order."""
+    """Yield the headers of HS256 tokens as issuers write them: without blanks, in any order."""
     parts = {"alg": HS256, "typ": "JWT"} | ({"kid": kid} if kid else {})
     for names in (tuple(parts), tuple(name for name in parts if name != "typ")):
         for order in permutations(names):

@@ -74,18 +74,18 @@ class RuleGrants(Grants):
         self.ready = False
 
     def principal(self, token: str, now: int) -> Principal:
-        """Raises Refused for a bad, expired or revoked token, a signed-out session or a deactivated user."""
+        """Read a token; raise Refused for one that is bad, expired or revoked, a signed-out session or a deactivated
+        user."""
         if not token:
             return self._anonymous
         return self.refresh(verify(token, self.keys, now, leeway_ms=self._leeway_ms))
 
     def refresh(self, claims: Claims, permitted: RuleSet | None = None) -> Principal:
-        """The principal of these claims under the present users and sessions; raises Refused.
+        """Return the principal of these claims under the present users and sessions; raise Refused.
 
-        ``permitted`` is what they permit, if that was found out before.
-
-        A changed password comes before the session: Django gives the session in which it was changed another key, so
-        that the old one ends. Who still is signed in is to come back with a new token.
+        ``permitted`` is what the claims permit, if that was found out before. A changed password comes before the
+        session: Django gives the session in which the password was changed another key, so that the old one ends. Who
+        still is signed in is to come back with a new token.
         """
         groups: Iterable[str] = claims.groups
         superuser, name = claims.superuser, claims.user
@@ -110,7 +110,7 @@ class RuleGrants(Grants):
         return principal
 
     def _shared_holders(self, groups: tuple[str, ...]) -> tuple[str, ...]:
-        """What all users of these groups hold, as the same texts for all of them."""
+        """Return what all users of these groups hold, as the same texts for all of them."""
         holders = self._holders.get(groups)
         if holders is None:
             if len(self._holders) >= ANSWERS_MAX:
@@ -119,21 +119,21 @@ class RuleGrants(Grants):
         return holders
 
     def current(self, principal: Principal) -> Principal:
-        """Made anew when a rule, user or session has changed since it was made; raises Refused."""
+        """Return the principal, made anew when a rule, user or session has changed since it was made; raise Refused."""
         if principal.claims is None or principal.version == self._version:
             return principal
         return self.refresh(principal.claims, principal.permitted)
 
     def refreshed(self, principal: Principal) -> Principal:
-        """Made anew in any case; raises Refused."""
+        """Return the principal made anew in any case; raise Refused."""
         return principal if principal.claims is None else self.refresh(principal.claims, principal.permitted)
 
     def keys_changed(self) -> None:
-        """A key does not count any more: principals are looked at again where they are used."""
+        """Look at principals again where they are used, as a key does not count any more."""
         self._version += 1
 
     def check(self, principal: Principal, action: str, subject: str, now: int) -> str:
-        """Superusers may all; else the most specific rule decides, without one the token; else it is denied."""
+        """Let superusers do all; else the most specific rule decides, without one the token; else the answer is no."""
         if not self.ready:
             return NOT_READY
         if principal.superuser:
@@ -147,7 +147,8 @@ class RuleGrants(Grants):
         return "" if match else _NO_RIGHT
 
     def _rule(self, principal: Principal, action: str, subject: str, now: int) -> Rule | None:
-        """The rule that decides; of who is there, one about the subject where none allows that (protocol.md 3.9)."""
+        """Return the rule that decides; of who is there, one about the subject where none allows that (protocol.md
+        3.9)."""
         about = presence_of(subject) if action == SUBSCRIBE else ""
         if about and owner_of(about):
             return self._rule(principal, action, about, now)
@@ -157,7 +158,7 @@ class RuleGrants(Grants):
         return rule
 
     def explain(self, principal: Principal, subject: str, now: int) -> Why:
-        """The rule that decides, or the permission of the token."""
+        """Return the rule that decides, or the permission of the token."""
         if not self.ready:
             return Why(False, NOT_READY)
         if principal.superuser:
@@ -174,7 +175,7 @@ class RuleGrants(Grants):
         return Why(rule.allow, f"rule {rule.id} {verb} {rule.pattern} to {rule.who}", rule.id)
 
     def reach(self, principal: Principal, pattern: str, now: int) -> Reach:
-        """By the rules that may count for it, and the token's permissions."""
+        """Return how much may be read by the rules that may count for the pattern, and by the token's permissions."""
         if not self.ready or principal.superuser:
             return Reach()
         user, uid = principal.user, principal.uid
@@ -189,27 +190,28 @@ class RuleGrants(Grants):
         return self._counting(principal), name, principal.permitted
 
     def rights_proxy(self, principal: Principal, named: bool = False) -> Principal:
-        """A rule that comes to be about one of them alone is none about this one."""
+        """Return a principal with the same rights: a rule that comes to be about one user alone is not about the
+        proxy."""
         known = named or self._is_named(principal)  # of many users there is no name
         name, uid = (principal.user, principal.uid) if known else ("", "")
         return Principal(None, principal.superuser, self._counting(principal), name, uid, principal.permitted)
 
     def _is_named(self, principal: Principal) -> bool:
-        """Whether what the principal may depends on its name or id."""
+        """Return whether what the principal may depends on its name or id."""
         return bool(self._rules.names or (principal.permitted is not None and principal.permitted.names))
 
     def _counting(self, principal: Principal) -> tuple[str, ...]:
-        """The principal's holders that have rules."""
+        """Return the principal's holders that have rules."""
         holders = self._rules.holders
         return tuple([holder for holder in principal.holders if holder in holders])
 
     @property
     def version(self) -> int:
-        """Of rules, users and sessions together, times of validity included."""
+        """The version of rules, users and sessions together, times of validity included."""
         return self._version
 
     def publishable(self, principal: Principal) -> set[str] | None:
-        """Nothing is known before the rights have arrived, nor after a change.
+        """Return the known subjects: none before the rights have arrived, nor after a change.
 
         That the set is new says nothing about the principal, which ``current`` makes anew.
         """
@@ -259,12 +261,12 @@ class RuleGrants(Grants):
         return holders, {user.uid for user in users}, {session.sid for session in sessions}
 
     def contents(self) -> tuple[list[Rule], list[RuleUser], list[Session]]:
-        """All rules, users and revoked sessions in force."""
+        """Return all rules, users and revoked sessions in force."""
         sessions = [Session(sid, 0, until) for sid, until in self._sessions.items()]
         return list(self._rules.rules.values()), list(self._users.values()), sessions
 
     def due(self, now: int) -> set[str]:
-        """The holders of rules whose validity began or ended since the last call."""
+        """Return the holders of rules whose validity began or ended since the last call."""
         holders = self._rules.due(now)
         if holders:
             self._version += 1

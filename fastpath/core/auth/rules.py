@@ -80,7 +80,7 @@ class RuleSet:
     def __init__(self) -> None:
         self.rules: dict[int, Rule] = {}
         self.names = 0
-        """How many rules name who asks (``NAMES``): without any, no answer depends on the user's name or id."""
+        """Number of rules that name who asks (``NAMES``): without any, no answer depends on the user's name or id."""
         self._roots: dict[str, _Node] = {}
         self._timed: dict[int, Rule] = {}
         # When validities begin and end: a heap of the moments (ms), and whose they are; rules that are gone stay there.
@@ -97,7 +97,7 @@ class RuleSet:
 
     @property
     def holders(self) -> Collection[str]:
-        """Return the holders that have rules."""
+        """The holders that have rules."""
         return self._roots.keys()
 
     def put(self, rule: Rule) -> set[str]:
@@ -129,7 +129,7 @@ class RuleSet:
         return changed
 
     def remove(self, rule_id: int) -> set[str]:
-        """Remove a rule if it is there; the holders whose rights may have changed."""
+        """Remove a rule if it is there; return the holders whose rights may have changed."""
         rule = self.rules.pop(rule_id, None)
         if rule is None:
             return set()
@@ -151,7 +151,7 @@ class RuleSet:
     def decide(
         self, holders: Iterable[str], user: str, subject: str, action: str, now: int, uid: str = ""
     ) -> Rule | None:
-        """The rule that decides for a bearer of these holders' rights, or None when none covers the subject.
+        """Return the rule that decides for a bearer of these holders' rights, or None when none covers the subject.
 
         Of a subject below ``/user/`` only rules that name this segment decide, and for whoever has a name ``OWN``.
         """
@@ -164,18 +164,18 @@ class RuleSet:
     def samples(
         self, holders: Iterable[str], user: str, pattern: str, uid: str = "", beside: RuleSet | None = None
     ) -> Iterator[str]:
-        """Subjects of a pattern that stand for all of it, where it is to be known how much of it may be read.
+        """Yield subjects of a pattern that stand for all of it, where it is to be known how much of it may be read.
 
         Where rules do not name a segment, all segments are alike: one that nobody has stands for them. ``beside``: all
-        of that set count as well.
+        rules of that set count as well.
         """
         roots = [root for root in map(self._roots.get, holders) if root is not None]
         return _samples([*roots, *(beside._roots.values() if beside is not None else ())], pattern, user, uid)
 
     def covering(self, holders: Iterable[str], user: str, subject: str, uid: str = "") -> list[Rule]:
-        """All rules of these holders that cover the subject, in force or not, of whatever action.
+        """Return all rules of these holders that cover the subject, in force or not, of whatever action.
 
-        In the order in which they decide: of those in force and of the action asked for, the first one does.
+        They come in the order in which they decide: of those in force and of the action asked for, the first one does.
         """
         roots = [root for root in map(self._roots.get, holders) if root is not None]
         segments = subject[1:].split("/")
@@ -187,13 +187,13 @@ class RuleSet:
         return [rule for _, rule in found]
 
     def begin(self, now: int) -> None:
-        """What ``due`` tells begins after ``now`` (ms)."""
+        """Have ``due`` tell what begins after ``now`` (ms)."""
         self._begun = self._told = now
 
     def due(self, now: int) -> set[str]:
-        """The holders of rules whose validity has begun or ended since the last call, up to ``now`` (ms).
+        """Return the holders of rules whose validity has begun or ended since the last call, up to ``now`` (ms).
 
-        Of very many some, and the others the next times.
+        Of very many rules some are told, and the others the next times.
         """
         holders: set[str] = set()
         if now < self._told:  # the clock was set back: what has been told comes again
@@ -236,7 +236,7 @@ class RuleSet:
                 self._listed += 1
 
     def _expect_all(self) -> None:
-        """Note it anew for all rules."""
+        """Note anew for all rules when their validity begins and ends."""
         self._moments, self._whose, self._listed = [], {}, 0
         for rule in self._timed.values():
             self._expect(rule)
@@ -248,17 +248,18 @@ def _rank(rule: Rule) -> tuple[bool, int]:
 
 
 def _is_named(rule: Rule) -> bool:
-    """Whether the rule names who asks."""
+    """Return whether the rule names who asks."""
     return "{" in rule.pattern
 
 
 def _names(user: str, uid: str, own: bool = False) -> tuple[str, str]:
-    """What stands for ``NAMES``, empty where it is missing; ``own``: below ``/user/``, where each has a spelling."""
+    """Return what stands for ``NAMES``, empty where it is missing; ``own``: below ``/user/``, where each has a
+    spelling."""
     return (user_segment(user), user_segment(uid)) if own else (named_segment(user), named_segment(uid))
 
 
 def _counts(rule: Rule, names: tuple[str, str]) -> bool:
-    """Whether a rule that was found counts: one that allows does not where a name that it needs is missing."""
+    """Return whether a rule that was found counts: one that allows does not where a name that it needs is missing."""
     if not rule.allow or (names[0] and names[1]) or "{" not in rule.pattern:
         return True
     segments = rule.pattern.split("/")
@@ -268,7 +269,8 @@ def _counts(rule: Rule, names: tuple[str, str]) -> bool:
 def _first(
     nodes: list[_Node], segments: list[str], at: int, names: tuple[str, str], action: str, now: int
 ) -> Rule | None:
-    """The rule that decides, of those below these equally specific places that cover the segments from ``at`` on."""
+    """Return the rule that decides, of those below these equally specific places that cover the segments from ``at``
+    on."""
     if at == len(segments):
         return _best(nodes, action, now, names)
     segment = segments[at]
@@ -300,7 +302,7 @@ def _first(
 
 
 def _best(nodes: list[_Node], action: str, now: int, names: tuple[str, str]) -> Rule | None:
-    """Of the rules that end at these places, the one in force that decides about the action."""
+    """Return the rule in force that decides about the action, of those that end at these places."""
     best: Rule | None = None
     for node in nodes:
         for rule in node.rules or ():
@@ -314,7 +316,7 @@ def _best(nodes: list[_Node], action: str, now: int, names: tuple[str, str]) -> 
 def _walk(
     node: _Node, segments: list[str], at: int, names: tuple[str, str], path: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], Rule]]:
-    """Every rule below ``node`` whose pattern covers the segments from ``at`` on, with its specificity."""
+    """Yield every rule below ``node`` whose pattern covers the segments from ``at`` on, with its specificity."""
     if at == len(segments):
         for rule in node.rules or ():
             yield path, rule
@@ -334,7 +336,8 @@ def _walk(
 
 
 def _samples(roots: Sequence[_Node], pattern: str, user: str, uid: str) -> Iterator[str]:
-    """Subjects that the pattern covers, of each kind that patterns below ``roots`` tell from others one at least."""
+    """Return subjects that the pattern covers, of each kind that patterns below ``roots`` tell from others one at
+    least."""
     wanted = pattern[1:].split("/")
     users = tuple({*_names(user, uid), *_names(user, uid, own=True)})  # an empty one: a name is missing
     own = _stand_ins(roots, wanted, [], users)
@@ -345,7 +348,7 @@ def _samples(roots: Sequence[_Node], pattern: str, user: str, uid: str) -> Itera
 
 
 def _present(wanted: Sequence[str]) -> Sequence[str]:
-    """What a pattern wants of subjects, if it covers who is there; else nothing."""
+    """Return what a pattern wants of subjects, if it covers who is there; else nothing."""
     if wanted[0] != _SYSTEM or len(wanted) == 1:
         return ()
     if wanted[1] == "**":
@@ -356,7 +359,7 @@ def _present(wanted: Sequence[str]) -> Sequence[str]:
 def _stand_ins(
     nodes: Sequence[_Node], wanted: Sequence[str], path: list[str], users: Sequence[str], *, behind: bool = False
 ) -> Iterator[str]:
-    """The subjects that begin with ``path``, which leads to the nodes, and go on as ``wanted``.
+    """Yield the subjects that begin with ``path``, which leads to the nodes, and go on as ``wanted``.
 
     ``behind``: of those who are there, where wildcards stand for the reserved first segments as well.
     """
@@ -383,7 +386,7 @@ def _stand_ins(
 
 
 def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str], behind: bool) -> Iterator[str]:
-    """Segments that stand for all that may come behind the path."""
+    """Yield segments that stand for all that may come behind the path."""
     yield _FRESH
     seen: set[str] = set()
     if behind and not path:
@@ -400,7 +403,7 @@ def _candidates(nodes: Sequence[_Node], path: Sequence[str], users: Sequence[str
 
 
 def _below(nodes: Sequence[_Node], segment: str, users: Sequence[str]) -> list[_Node]:
-    """What may follow the segment."""
+    """Return the nodes that may follow for the segment."""
     names = (segment, "*", *NAMES) if segment in users or "" in users else (segment, "*")
     found = (node.children[name] for node in nodes if node.children for name in names if name in node.children)
     return list(found)

@@ -25,8 +25,8 @@ PERMISSIONS_MAX = 1000
 """Patterns in one token, so that a check stays cheap."""
 
 LEEWAY_MS = 10_000
-"""How long before its ``nbf`` a token is taken already, unless it is set otherwise: clocks of issuers are ahead by
-seconds, and a token that one has just got is meant to be used."""
+"""Milliseconds by which a token is taken before its ``nbf``, unless they are set otherwise: clocks of issuers are ahead
+by seconds, and a token that one has just got is meant to be used."""
 
 NUMBER_END = 1 << 53
 """The numbers of a token, times in ms, are nearer to 0: clients and Django's hooks are told of them."""
@@ -56,11 +56,11 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     token_id: str = ""
     """``jti:`` and the token's own id: what it is revoked by (protocol.md 8.3)."""
     key: Key | None = None
-    """What it is signed with."""
+    """Key that the token is signed with."""
 
 
 class ClaimMap(msgspec.Struct, frozen=True):
-    """Which claims of an outside issuer's tokens say who it is; ``a.b`` is the claim b inside of a.
+    """Names of the claims of an outside issuer's tokens that say who the bearer is; ``a.b`` is the claim b inside of a.
 
     ``subscribe`` and ``publish`` are patterns that everybody with a token has, in place of the claim ``permissions``.
     In all of these ``{group}`` stands for each of the groups, and ``{CLAIM}`` for each text or whole number there.
@@ -73,7 +73,7 @@ class ClaimMap(msgspec.Struct, frozen=True):
 
 
 GROUP = "group"
-"""What stands in braces for each of the bearer's groups."""
+"""Name that stands in braces for each of the bearer's groups."""
 
 _MARKS = frozenset("*{}")
 
@@ -97,14 +97,12 @@ def verify(
     leeway_ms: int = LEEWAY_MS,
     claim_map: ClaimMap | None = None,
 ) -> Claims:
-    """The claims of a token that one of the keys has signed and that is valid at ``now`` (ms); raises Refused.
+    """Return the claims of a token that one of the keys has signed and that is valid at ``now`` (ms); raise Refused.
 
-    ``claim_map`` is for an outside issuer's tokens; None: they are Django's.
-
-    ``audience_optional`` takes tokens that name no audience, too (an outside issuer's, mode ``jwt``); one that names
-    another is never taken (RFC 7519 §4.1.3). The leeway is of the beginning alone: no right lasts longer by it. A token
-    that is not valid yet is not bad, its bearer comes again. The times are compared here and not by the library, which
-    would read the clock.
+    ``claim_map`` is for an outside issuer's tokens; None: they are Django's. ``audience_optional`` takes tokens that
+    name no audience, too (an outside issuer's, mode ``jwt``); one that names another is never taken (RFC 7519 §4.1.3).
+    The leeway is of the beginning alone: no right lasts longer by it. A token that is not valid yet is not bad, its
+    bearer comes again. The times are compared here and not by the library, which would read the clock.
     """
     raw, key = signed_content(token, keys)
     _check_address(raw, audience, issuer, audience_optional)
@@ -124,7 +122,7 @@ def verify(
 
 
 def is_token(text: str) -> bool:
-    """Whether a text has the form of a token, be it one that counts or not; a password has another."""
+    """Return whether a text has the form of a token, be it one that counts or not; a password has another form."""
     header, _, rest = text.partition(".")
     if rest.count(".") != 1 or not 0 < len(header) <= HEADER_CHARS_MAX:
         return False
@@ -143,7 +141,8 @@ def signed_content(token: str, keys: Keys) -> tuple[dict[str, Any], Key]:
 
 
 def _usual(token: str, keys: Keys) -> tuple[dict[str, Any], Key] | None:
-    """The payload of an HS256 token in its usual spelling if its signature is right; None leaves it to the library.
+    """Return the payload of an HS256 token in its usual spelling if its signature is right; None leaves it to the
+    library.
 
     A thousand clients that come back at once are verified here in a tenth of the library's time. What is accepted is
     less than what the library accepts: few headers, the signature's one canonical spelling, plain claims.
@@ -166,10 +165,10 @@ def _usual(token: str, keys: Keys) -> tuple[dict[str, Any], Key] | None:
 
 
 def _any(token: str, keys: Keys) -> tuple[dict[str, Any], Key]:
-    """The payload of any token that a key has signed; raises Refused with the library's reason.
+    """Return the payload of any token that a key has signed; raise Refused with the library's reason.
 
-    A token whose ``kid`` is not known is not called bad but spent: its key may have been taken out of use, or is so
-    new that it has not arrived here. Its bearer comes back with another.
+    A token whose ``kid`` is not known is not called bad but spent: its key may have been taken out of use, or is so new
+    that it has not arrived here. Its bearer comes back with another.
     """
     try:
         encoded = token.partition(".")[0]
@@ -192,7 +191,7 @@ def _any(token: str, keys: Keys) -> tuple[dict[str, Any], Key]:
 
 
 def _decode_signed(token: str, key: Key) -> dict[str, Any]:
-    """The payload of a token that this key has signed, by the library; raises what it raises."""
+    """Return the payload of a token that this key has signed, by the library; raise what the library raises."""
     raw: dict[str, Any] = jwt.decode(
         token,
         key.material,
@@ -234,7 +233,7 @@ def _read(raw: dict[str, Any], key: Key) -> Claims:
 
 
 def _read_mapped(raw: dict[str, Any], key: Key, claim_map: ClaimMap) -> Claims:
-    """The claims of an outside issuer; raises ValueError for a token that names nobody."""
+    """Return the claims of an outside issuer; raise ValueError for a token that names nobody."""
     if claim_map.user == "sub":
         user = str(raw["sub"])
     else:
@@ -252,7 +251,7 @@ def _read_mapped(raw: dict[str, Any], key: Key, claim_map: ClaimMap) -> Claims:
 
 
 def _value(raw: dict[str, Any], path: str) -> Any:
-    """The claim of this name, or the one inside of others; None where there is none."""
+    """Return the claim of this name, or the one inside of others; None where there is none."""
     if path in raw:
         return raw[path]
     found: Any = raw
@@ -262,7 +261,7 @@ def _value(raw: dict[str, Any], path: str) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts and whole numbers of a claim, which may be a list of them; nothing else is a name."""
+    """Return the texts and whole numbers of a claim, which may be a list of them; nothing else is a name."""
     values = value if isinstance(value, list) else [value]
     return [str(one) for one in values if isinstance(one, str) or type(one) is int]
 
@@ -276,12 +275,12 @@ def check_permission(pattern: str) -> None:
 
 
 def _is_claim(segment: str) -> bool:
-    """Whether a segment stands for a claim."""
+    """Return whether a segment stands for a claim."""
     return len(segment) > 2 and segment[0] == "{" and segment[-1] == "}" and _MARKS.isdisjoint(segment[1:-1])
 
 
 def _filled(patterns: Iterable[str], raw: dict[str, Any], groups: list[str]) -> Iterator[str]:
-    """The patterns, with each value of a claim where its name stands in braces; raises ValueError for very many.
+    """Yield the patterns, with each value of a claim where its name stands in braces; raise ValueError for very many.
 
     A value that is no segment, or could be read as something else than itself, stands nowhere: so does any behind
     ``/user/``, where one user's id may be another one's name.
@@ -307,7 +306,7 @@ def _filled(patterns: Iterable[str], raw: dict[str, Any], groups: list[str]) -> 
 
 
 def _whole(number: Any) -> int:
-    """As an integer; raises ValueError for one that not each form and language has (RFC 8259 6)."""
+    """Return a number as an integer; raise ValueError for one that not each form and language has (RFC 8259 6)."""
     whole = int(number)
     if abs(whole) >= NUMBER_END:
         raise ValueError("a number is beyond 2^53")
@@ -315,7 +314,7 @@ def _whole(number: Any) -> int:
 
 
 def _permissions(given: Any) -> dict[str, tuple[str, ...]]:
-    """The patterns by action; raises TypeError for what is not lists of texts."""
+    """Return the patterns by action; raise TypeError for what is not lists of texts."""
     if not given:
         return _NO_PERMISSIONS
     if not isinstance(given, dict) or not all(isinstance(given.get(kind, []), list) for kind in _NO_PERMISSIONS):

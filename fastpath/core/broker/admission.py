@@ -22,19 +22,20 @@ from ..protocol.subject import check_subject, is_system
 from ..telemetry.counters import Counters
 
 Outcome = int | Position | Refusal
-"""What became of a publication: its sequence number in the epoch of the answer (0 for standard quality), the position
-where it has been stored before or in another epoch, or a code of protocol.md 4.4 and why."""
+"""Outcome of a publication: its sequence number in the epoch of the answer (0 for standard quality), the position where
+it has been stored before or in another epoch, or a code of protocol.md 4.4 and why."""
 
 Done = Callable[[list[Outcome]], None]
 """Takes the outcomes of publications, in their order."""
 
 
 MEMORY_FULL = "the server's memory is full; retry later"
-"""Why nothing new begins (memory_bytes_max)."""
+"""Reason why nothing new begins (memory_bytes_max)."""
 
 
 SETTLED_MS = 10_000
-"""So long what was stored is waited for: numbers may have begun anew meanwhile, and it never comes under its own."""
+"""Milliseconds for which what was stored is waited for: numbers may have begun anew meanwhile, and a message never
+comes under its own."""
 
 SYSTEM: Refusal = ("denied", "subjects below /__sys__ belong to the server")
 
@@ -52,15 +53,15 @@ class SnapshotBound:
     def __init__(self, bytes_max: int, expiry_ms: int) -> None:
         self.bytes_max = bytes_max
         self.coming: dict[str, int] = {}
-        """At most how many bytes of a subject are on their way to who numbers them."""
+        """Bytes of each subject that are at most on their way to who numbers them."""
         self._expiry_ms = expiry_ms
         self._coming: dict[str, deque[Message]] = {}
         self._settled: deque[tuple[Message, int, int]] = deque()
-        """Those that have been stored, the number of each, and until when it is waited for."""
+        """Messages that have been stored, the number of each, and the time until which it is waited for."""
         self._now = 0
 
     def forecast(self, topic: Topic | None, subject: str, now: int) -> Forecast:
-        """What the subject's snapshot will be when all that was accepted before is merged."""
+        """Return what the subject's snapshot will be when all that was accepted before is merged."""
         snapshot = None if topic is None else topic.snapshot
         if snapshot is not None and self._expiry_ms and snapshot.newest.time < now - self._expiry_ms:
             snapshot = None
@@ -70,7 +71,7 @@ class SnapshotBound:
         return forecast
 
     def refusal(self, forecast: Forecast, message: Message) -> Refusal | None:
-        """Why the message may not be merged; None if it may."""
+        """Return why the message may not be merged; None if it may."""
         size = forecast.after(message)
         if size > self.bytes_max and size > forecast.bytes:
             return "too_large", f"the subject's snapshot would hold over {self.bytes_max} bytes"
@@ -79,7 +80,8 @@ class SnapshotBound:
     # What another process numbers
 
     def follow(self, messages: Sequence[Message], topics: dict[str, Topic], now: int, done: Done | None) -> Done:
-        """``done`` for messages that are handed on to who numbers them: they count until they are here, or refused."""
+        """Return ``done`` for messages that are handed on to who numbers them: they count until they are here, or
+        refused."""
         self._now = now
         for message in messages:
             if message.retained:
@@ -118,7 +120,7 @@ class SnapshotBound:
 
 
 class StepForecasts:
-    """What one step, a batch or some runs, will make of snapshots: each publication is judged with those before it."""
+    """The snapshots that one step, a batch or some runs, will make: each publication is judged with those before it."""
 
     def __init__(self, bound: SnapshotBound | None, now: int) -> None:
         self._bound = bound
@@ -126,13 +128,13 @@ class StepForecasts:
         self._forecasts: dict[str, Forecast] = {}
         self._places: dict[str, list[int]] | None = None
         self._looked_at: dict[str, int] = {}
-        """By subject how many of the runs its forecast has."""
+        """Number of the runs that the forecast of each subject has."""
 
     def refusal(
         self, topic: Topic | None, batch: Sequence[Message], index: int, passed_over: Container[int]
     ) -> Refusal | None:
-        """Why the message at ``index`` of the batch may not be merged, None if it may; those before it are accepted,
-        but for what is ``passed_over``."""
+        """Return why the message at ``index`` of the batch may not be merged, None if it may; those before it are
+        accepted, but for what is ``passed_over``."""
         message = batch[index]
         if self._bound is None or message.replace or not _is_kept(topic, message.retained):
             return None
@@ -148,8 +150,8 @@ class StepForecasts:
     def refused_run(
         self, topic: Topic | None, runs: Sequence[ColumnBatch], index: int, passed_over: Container[int]
     ) -> Refusal | None:
-        """Why no row of the run at ``index`` may be merged, as one of them would pass the bound; None, and it is
-        accepted. Those before it are, but for what is ``passed_over``."""
+        """Return why no row of the run at ``index`` may be merged, as one of them would pass the bound; None, and the
+        run is accepted. Those before it are, but for what is ``passed_over``."""
         run = runs[index]
         if self._bound is None or not _is_kept(topic, run.retained):
             return None
@@ -200,7 +202,7 @@ class Admission:
         self.snapshot_bound = snapshot_bound
         """None where no snapshots are kept, or where another process, to which publications are handed on, keeps it."""
         self._room = 1 << 62 if snapshot_bound is None else snapshot_bound.bytes_max
-        """So much a step may bring before it has to be looked at whether it fits."""
+        """Bytes that a step may bring before it has to be looked at whether they fit."""
         self._coming: dict[str, int] = {} if snapshot_bound is None else snapshot_bound.coming
         self.full = False
         """The memory is used up: nothing new begins, what is there goes on (docs/operate/limits.md)."""
@@ -210,7 +212,7 @@ class Admission:
         self.full = full
 
     def refused(self, principal: Principal | None, messages: Sequence[Message], now: int) -> dict[int, Refusal]:
-        """The publications that are refused, by their index (protocol.md 4.4); and weighs all others.
+        """Return the publications that are refused, by their index (protocol.md 4.4); and weigh all others.
 
         What is usual is decided here: a known subject that the principal is known to be allowed to publish to, and
         nothing large.
@@ -258,7 +260,8 @@ class Admission:
         return refused
 
     def refused_request(self, principal: Principal | None, message: Message, now: int) -> Refusal | None:
-        """Why a request is refused, or None if it may go on: as a publication, but that no subject comes to be by it.
+        """Return why a request is refused, or None if it may go on: as a publication, but that no subject comes to be
+        by it.
 
         ``principal`` None is Django, whose right is not asked.
         """
@@ -275,14 +278,14 @@ class Admission:
         return self.oversized(message)
 
     def oversized(self, message: Message) -> Refusal | None:
-        """Why the message is too large, or None if it is not; weighs it."""
+        """Weigh the message; return why it is too large, or None if it is not."""
         if message.weigh() > self.limits.message_bytes_max:
             self.counters.limit("message")
             return "too_large", f"over {self.limits.message_bytes_max} bytes"
         return None
 
     def refused_runs(self, runs: Sequence[ColumnBatch], now: int) -> dict[int, Refusal]:
-        """The runs that are refused, by their index; rights, sizes and values were looked at before."""
+        """Return the runs that are refused, by their index; rights, sizes and values were looked at before."""
         refused: dict[int, Refusal] = {}
         versions: dict[str, int] = {}
         room, coming = self._room, self._coming
@@ -305,7 +308,7 @@ class Admission:
         return refused
 
     def by_options(self, run: ColumnBatch) -> ColumnBatch:
-        """The run with the quality that options of its subject say."""
+        """Return the run with the quality that options of its subject say."""
         topic = self.interest.topics.get(run.subject)
         options = topic.options if topic is not None else self.interest.options.find(run.subject)
         if options is None or options.delivery != STANDARD:
@@ -356,7 +359,8 @@ class Admission:
         return None
 
     def _too_many_fields(self, topic: Topic, fields: Collection[str]) -> Refusal | None:
-        """A subject gathers at most so many field names, in its snapshot and in a conflated interval."""
+        """Return why a subject takes no more field names, in its snapshot and in a conflated interval; None while it
+        does."""
         if topic.snapshot is not None and topic.snapshot.fields_after(fields) > SNAPSHOT_FIELDS_MAX:
             return "too_large", f"the subject's snapshot would hold over {SNAPSHOT_FIELDS_MAX} fields"
         live = topic.live
@@ -371,7 +375,7 @@ class Admission:
 
 
 def with_refusals(done: Done, refused: dict[int, Refusal]) -> Done:
-    """``done`` for a batch of which only the accepted messages have an outcome yet."""
+    """Return ``done`` for a batch of which only the accepted messages have an outcome yet."""
 
     def merged(outcomes: list[Outcome]) -> None:
         rest = iter(outcomes)

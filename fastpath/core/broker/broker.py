@@ -42,7 +42,8 @@ from .ports import Engine, Never, Numbering, Replicas, Stopwatch, Timely
 _FOR_EVER_MS = _NEVER = 1 << 62
 
 BASE_MS_MAX = 60_000
-"""How far message times count from their base before it moves on: they stay within 16 bits (protocol.md 5.1)."""
+"""Milliseconds that message times count from their base before it moves on: they stay within 16 bits (protocol.md
+5.1)."""
 
 
 class Broker:
@@ -93,13 +94,13 @@ class Broker:
         """Told of publications; see ``follow``."""
         self._trails: list[PublicationListener] = []
         self.timely: Timely = Never()
-        """What is due before anything is published or written at a time."""
+        """Clock of what is due before anything is published or written at a time."""
         self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
         self.sample_at = _NEVER
-        """When so many messages have come in, ``sample`` is told of those that came last, and says when next."""
+        """Number of messages in at which ``sample`` is told of those that came last, and says when next."""
         self.sample: Callable[[Sequence[Message], int], int] = lambda _, number: number + _NEVER
         self.before_answers: Callable[[], None] | None = None
-        """Called before answers leave: the first of several workers writes its log, before anyone is told of it."""
+        """Function called before answers leave: the first of several workers writes its log before anyone is told."""
         self.dirty: list[Group] = []
         self.touched: list[Client] = []  # for whom answers wait
         self.writing = Writing(self)
@@ -116,7 +117,7 @@ class Broker:
         self.timely = timely
 
     def pass_time(self, now: int) -> None:
-        """It is ``now`` (ms): what is due happens before anything that is said then.
+        """Pass the time to ``now`` (ms): what is due happens before anything that is said then.
 
         On the way of each message the comparison stands inline: it costs no call while nothing is due.
         """
@@ -214,7 +215,7 @@ class Broker:
                 self.offer(topic.feed, message)
 
     def topic(self, subject: str, epoch: int) -> Topic:
-        """The topic of a valid subject that is published to; before its first message patterns are looked at."""
+        """Return the topic of a valid subject that is published to; before its first message patterns are looked at."""
         topic = self.interest.topic(subject, epoch)
         if not topic.known:
             self.interest.know(topic)
@@ -251,12 +252,13 @@ class Broker:
             pending.append(frame)
 
     def snapshot(self, topic: Topic) -> Snapshot | None:
-        """The subject's snapshot, unless it has expired, or the subject was removed."""
+        """Return the subject's snapshot, unless it has expired, or the subject was removed."""
         state = self.state(topic)
         return None if state is None or state.removed else state
 
     def state(self, topic: Topic) -> Snapshot | None:
-        """The subject's snapshot, also one that says that the subject was removed; for who knows what was before."""
+        """Return the subject's snapshot, also one that says that the subject was removed; for who knows what was
+        before."""
         snapshot, age_max = topic.snapshot, self.limits.snapshot_ms
         if snapshot is not None and age_max:
             newest, moment = snapshot.newest, self.grid.moment
@@ -270,7 +272,7 @@ class Broker:
         return self.snapshots and (topic.options is None or topic.options.retained)
 
     def nothing_of(self, topic: Topic | None) -> str:
-        """Why there is no snapshot of the subject, in words for who asks for it."""
+        """Return why there is no snapshot of the subject, in words for who asks for it."""
         if topic is not None and not self.keeps_snapshot(topic):
             return "no snapshot of the subject is kept"
         state = None if topic is None else self.state(topic)
@@ -303,8 +305,8 @@ class Broker:
             self.log = log
 
     def sample_from(self, messages_in: int, sample: Callable[[Sequence[Message], int], int]) -> None:
-        """When so many messages have come in (``counters.messages_in``), tell ``sample`` of those that came last and of
-        how many that are; it says when next."""
+        """Tell ``sample`` when so many messages have come in (``counters.messages_in``): those that came last, and how
+        many that are; it says when next."""
         self.sample_at, self.sample = messages_in, sample
 
     def time_deliveries(self, stopwatch: Stopwatch) -> None:
@@ -324,7 +326,7 @@ class Broker:
     # Epochs
 
     def reset_topic(self, topic: Topic, epoch: int, seq: int, snapshot: Snapshot | None = None) -> None:
-        """The subject stands at this message with this snapshot, whatever was delivered of it.
+        """Set the subject to this message with this snapshot, whatever was delivered of it.
 
         Of the cache stays what leads there.
         """
@@ -345,7 +347,7 @@ class Broker:
             self.restarted(topic)
 
     def begin_epoch(self, topic: Topic, epoch: int, seq: int) -> None:
-        """The subject goes on in this epoch, and everybody is told (protocol.md 4.8).
+        """Have the subject go on in this epoch, and tell everybody (protocol.md 4.8).
 
         What is numbered ``seq`` and above is void.
         """
@@ -363,7 +365,7 @@ class Broker:
         self.tell(topic, Epoch(sid=topic.sid, epoch=epoch, seq=seq))
 
     def _tell_skipped(self, topic: Topic) -> None:
-        """Messages of the subject do not come here: tell those who cannot see that by any numbers."""
+        """Tell those who cannot see by any numbers that messages of the subject do not come here."""
         frames: dict[Wire, bytes] = {}
         for feed in (topic.feed, *(topic.conflated or {}).values()):
             if feed is None:
@@ -383,7 +385,7 @@ class Broker:
     # What goes to clients
 
     def frame(self, message: Message, topic: Topic, wire: Wire, kind: str = "") -> bytes:
-        """The message as a piece for one client; others may get the same one after it."""
+        """Return the message as a piece for one client; others may get the same one after it."""
         if kind != SHARED or topic.snapshot is None:
             return wire.message_again(wire.payload(message, topic.sid, self.base, wire.form, kind))
         newest, place = topic.snapshot.newest, (topic.epoch, topic.seq, self.base)
@@ -437,10 +439,11 @@ class Broker:
         self.send(client, *answers)
 
     def flush(self, now: int | None = None) -> None:
-        """The end of a tick: every answer, then every group's pending bytes in one write a client, as far as one turn
-        goes; ``writing.behind`` says that there is more.
+        """End a tick: make every answer, then write every group's pending bytes in one write a client, as far as one
+        turn goes.
 
-        With ``now`` the groups of listeners that collect keep what is not due yet.
+        ``writing.behind`` says that there is more. With ``now`` the groups of listeners that collect keep what is not
+        due yet.
         """
         if now is not None and now >= self.timely.due:
             self.timely.pass_time(now)
@@ -505,7 +508,7 @@ class Broker:
             row.append(self.base_frame(group.wire))
 
     def base_frame(self, wire: Wire) -> bytes:
-        """The base that is in force, as an event; empty where messages have no times."""
+        """Return the base that is in force, as an event; empty where messages have no times."""
         frame = self._base_frames.get(wire.form)
         if frame is None:
             told = wire.event(Base(base=self.base)) if wire.dated else b""

@@ -21,7 +21,7 @@ from .admission import Done, Outcome
 from .broker import BASE_MS_MAX, Broker
 
 RunOutcome = int | Refusal
-"""How many rows of a run are stored, now or before; or a code of protocol.md 4.4 and why none of them is."""
+"""Number of the rows of a run that are stored, now or before; or a code of protocol.md 4.4 and why none of them is."""
 
 RunsDone = Callable[[list[RunOutcome]], None]
 """Takes the outcomes of runs, in their order."""
@@ -176,7 +176,8 @@ def _release_rows(
 
 
 def _combined(outcomes: list[Outcome]) -> RunOutcome:
-    """The outcome of a run of those of its rows; ``stale`` is what has been stored too long ago to tell where."""
+    """Return the outcome of a run of those of its rows; ``stale`` is what has been stored too long ago to tell
+    where."""
     for outcome in outcomes:
         if isinstance(outcome, tuple) and isinstance(outcome[0], str) and outcome[0] != "stale":
             return outcome[0], str(outcome[1])

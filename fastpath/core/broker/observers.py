@@ -16,58 +16,60 @@ class ConnectionListener:
     """Base of those that are told; does nothing. None of its methods may raise, wait, or call back into the core."""
 
     def connected(self, client: Client) -> None:
-        """A client's WebSocket has opened; who it is may change with ``renewed``."""
+        """Hear that a client's WebSocket has opened; who the client is may change with ``renewed``."""
 
     def introduced(self, client: Client, program: str) -> None:
-        """The client has said ``connect``, and the name of its program (protocol.md 3.1)."""
+        """Hear that the client has said ``connect``, and the name of its program (protocol.md 3.1)."""
 
     def disconnected(self, client: Client) -> None:
-        """The client is gone; ``client.end`` says why, and its subscriptions can still be read."""
+        """Hear that the client is gone; ``client.end`` says why, and its subscriptions can still be read."""
 
     def renewed(self, client: Client, before: str) -> None:
-        """The client has a principal by another token; ``before`` is the name of the user it was."""
+        """Hear that the client has a principal by another token; ``before`` is the name of the user that it was."""
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
-        """A subscription has begun, or begun ``again`` in place of an earlier one of the same subject."""
+        """Hear that a subscription has begun, or begun ``again`` in place of an earlier one of the same subject."""
 
     def subscribed_together(self, group: Group, topic: Topic, result: Result) -> None:
-        """All members of a group follow a subject that comes to be, by their pattern (core/sessions/cohorts.py)."""
+        """Hear that all members of a group follow a subject that comes to be, by their pattern
+        (core/sessions/cohorts.py)."""
         for client in (*group.ready, *group.singles):
             if client.wilds:
                 self.subscribed(client, topic, client.wilds[result.pattern].request, result, False)
 
     def denied(self, client: Client, results: Sequence[Result]) -> None:
-        """Subscriptions were answered with an error; ``not_ready`` is one of those."""
+        """Hear that subscriptions were answered with an error; ``not_ready`` is one of those."""
 
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
-        """Subscriptions have ended: by the client (``why`` is empty), or because a right has."""
+        """Hear that subscriptions have ended: by the client (``why`` is empty), or because a right has."""
 
     def unsubscribed_together(self, group: Group, topics: Sequence[Topic], why: str) -> None:
-        """The subscriptions of all members have ended, because a right has."""
+        """Hear that the subscriptions of all members have ended, because a right has."""
         for client in (*group.ready, *group.singles):
             self.unsubscribed(client, topics, why)
 
     def blocked(self, client: Client) -> None:
-        """The client's socket did not take what was written: from now on the client has a queue."""
+        """Hear that the client's socket did not take what was written: from now on the client has a queue."""
 
     def unblocked(self, client: Client) -> None:
-        """The client has taken all that was in its queue."""
+        """Hear that the client has taken all that was in its queue."""
 
     def lagging(self, client: Client, topics: Sequence[Topic]) -> None:
-        """From now on a number stands for what comes of these subscriptions (core/delivery/slow_consumers.py)."""
+        """Hear that from now on a number stands for what comes of these subscriptions
+        (core/delivery/slow_consumers.py)."""
 
     def caught_up(self, client: Client, topics: Sequence[Topic]) -> None:
-        """Clients that lagged in a topic are level again."""
+        """Hear that the client, which lagged in these topics, is level again."""
 
 
 class CommandListener(Protocol):
     """Told what clients say; it costs for each command, so that sessions have one only while somebody asks for it."""
 
     def said(self, client: Client, command: AnyCommand) -> None:
-        """A command came, and is done next."""
+        """Hear of a command that came, and is done next."""
 
     def refused(self, client: Client, code: str, reason: str) -> None:
-        """A command was answered with an error and had no effect."""
+        """Hear of a command that was answered with an error and had no effect."""
 
 
 class Source(Protocol):
@@ -91,13 +93,13 @@ class PublicationListener:
         return done
 
     def unread(self, source: Source | None, row: Any, code: str, reason: str) -> None:
-        """A publication that was refused before it became a message: its subject, or the row as it came."""
+        """Hear of a publication that was refused before it became a message: its subject, or the row as it came."""
 
     def ended(self, source: Source, code: int, reason: str, seconds: float) -> None:
-        """A publisher's connection is over, after so long; of clients observers are told."""
+        """Hear that a publisher's connection is over, after so long; of clients observers are told."""
 
     def delivering(self, messages: Sequence[Message]) -> None:
-        """Messages have been numbered, and are cached and offered next."""
+        """Hear that messages have been numbered, and are cached and offered next."""
 
 
 class Trails(PublicationListener):

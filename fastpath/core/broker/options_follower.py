@@ -16,7 +16,7 @@ SLICE_TOPICS = 1000
 in one slice: about 3 ms, after which everybody else has a turn."""
 
 EVICTED_COST = 20
-"""So many messages that leave a cache cost as much as a subject that is looked at."""
+"""Number of messages leaving a cache that cost as much as one subject that is looked at."""
 
 EVICTED_MAX = SLICE_TOPICS * EVICTED_COST
 """No more messages of one subject leave its cache in one slice."""
@@ -45,7 +45,7 @@ class OptionsFollower:
         return self._broker.interest.options.rows
 
     def replace(self, rows: Sequence[OptionRow]) -> None:
-        """These rows are all that there are from now on."""
+        """Replace all rows by these."""
         interest = self._broker.interest
         before = interest.options.rows
         interest.renew_options(rows)

@@ -16,13 +16,13 @@ from .admission import Done, Outcome
 
 
 class Timely(Protocol):
-    """What happens at its time, before anything is said at that time."""
+    """The clock of what happens at its time, before anything is said at that time."""
 
     due: int
     """The time (ms) at which there is something to do next, or earlier."""
 
     def pass_time(self, now: int) -> None:
-        """It is ``now`` (ms): do what is due."""
+        """Do what is due, as the time is ``now`` (ms)."""
 
 
 class Never:
@@ -31,7 +31,7 @@ class Never:
     due = 1 << 62
 
     def pass_time(self, now: int) -> None:
-        """Nothing happens."""
+        """Do nothing, as nothing is due ever."""
 
 
 class Numbering(Protocol):
@@ -39,7 +39,7 @@ class Numbering(Protocol):
 
     epoch: int
     deduplicator: Deduplicator
-    """Which publications have been stored."""
+    """Deduplicator that knows which publications have been stored."""
 
     def append(self, messages: Sequence[Message], now: int) -> list[Outcome] | None:
         """Give the messages their time and position and keep them, in one atomic step.
@@ -49,7 +49,7 @@ class Numbering(Protocol):
         """
 
     def stored(self, publisher: str) -> int:
-        """The publisher's last number: up to there its publications need not be stored again."""
+        """Return the publisher's last number: up to there its publications need not be stored again."""
 
     def append_runs(self, runs: Sequence[ColumnBatch], publisher: str, last: int, now: int) -> list[int] | Refusal:
         """Number the rows of the runs, new publications of which the last one is the publisher's ``last``: all in one
@@ -63,19 +63,19 @@ class Numbering(Protocol):
 
 
 class Engine(ABC):
-    """What numbers and keeps messages, as the broker sees it; fastpath/engine/base.py adds its life.
+    """Numbers and keeps messages, as the broker sees it; fastpath/engine/base.py adds its life.
 
-    What is not overridden is right for one that keeps nothing beyond its process.
+    What is not overridden is right for an engine that keeps nothing beyond its process.
     """
 
     name: ClassVar[str]
-    """What the control socket calls it."""
+    """Name that the control socket has for the engine."""
     shared: ClassVar[bool] = False
-    """Whether other nodes deliver the same messages."""
+    """True if other nodes deliver the same messages."""
     judges: ClassVar[bool] = True
-    """Whether it is judged here what publications would make of snapshots, and not where they are handed on to."""
+    """True if it is judged here what publications would make of snapshots, and not where they are handed on to."""
     folder: str = ""
-    """Where on a disk it keeps messages; empty: on none."""
+    """Folder on a disk where the engine keeps messages; empty: on none."""
     epoch: int
 
     @property
@@ -101,7 +101,7 @@ class Engine(ABC):
         """
 
     def acknowledging(self, done: Done) -> Done:
-        """``done``, to be called when publications have been numbered: it waits until these are safe."""
+        """Return ``done``, to be called when publications have been numbered: it waits until these are safe."""
         return done
 
     def unheard(self) -> bool:
@@ -114,11 +114,11 @@ class Engine(ABC):
         told()
 
     def keep_options(self, rows: Sequence[OptionRow]) -> None:
-        """These options of subjects count from now on, all that there are."""
+        """Keep these options of subjects, which count from now on and are all that there are."""
         del rows
 
     def tick(self, now: int) -> None:
-        """Called each second, with the time in ms since 1970."""
+        """Do what is to be done each second; the time is in ms since 1970."""
         del now
 
 
@@ -129,20 +129,20 @@ class Replicas(Protocol):
         """Note messages that are delivered next."""
 
     def restarted(self, topic: Topic) -> None:
-        """The subject stands elsewhere than what was delivered of it leads to."""
+        """Hear that the subject stands elsewhere than what was delivered of it leads to."""
 
     def flush(self) -> None:
-        """Answers leave next: what they tell of has to be on its way."""
+        """Send what answers tell of, as those leave next."""
 
 
 class Stopwatch(Protocol):
     """A clock that measures how long messages take."""
 
     def accept(self) -> None:
-        """Publications are about to be numbered here."""
+        """Note that publications are about to be numbered here."""
 
     def begin(self) -> int:
-        """A listener begins to collect: a mark for ``release``."""
+        """Return a mark for ``release``, as a listener begins to collect."""
 
     def release(self, began: int, deliveries: int) -> None:
         """Count deliveries that were collected since the mark and leave now."""

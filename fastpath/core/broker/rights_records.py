@@ -23,10 +23,10 @@ _RULE, _USER, _SESSION, _OPTIONS = "rule", "user", "session", "options"
 _KEYS = {_RULE: "id", _USER: "uid", _SESSION: "sid", _OPTIONS: "id"}
 
 _MARK = "unreadable"
-"""In a record that stands for one that whoever sent it could not read: the reason."""
+"""Name, in a record that stands for one which its sender could not read, of the reason."""
 
 _TOLD = ("id", "allow")
-"""What is asked of a record that has the form of one and cannot be used all the same."""
+"""Names of what is asked of a record that has the form of one and cannot be used all the same."""
 
 _NEVER = (1 << 62) - 1
 """A generation that no token has."""
@@ -35,29 +35,29 @@ T = TypeVar("T")
 
 
 class Fault(NamedTuple):
-    """Why a record cannot be read; ``denies``: it may take a right away, which without it is still there."""
+    """The reason why a record cannot be read; ``denies``: it may take a right away, which without it is still there."""
 
     reason: str
     denies: bool
 
 
 Faults = dict[tuple[str, Any], Fault]
-"""By kind and key: ``("rule", 5)``."""
+"""Faults by kind and key: ``("rule", 5)``."""
 
 
 class Records(NamedTuple):
-    """What could be read of some records, and what could not."""
+    """The part of some records that could be read, and the part that could not."""
 
     rules: list[Rule]
     users: list[RuleUser]
     sessions: list[Session]
     options: list[OptionRow] | None
-    """None: of these nothing was said."""
+    """Options of subjects; None: of these nothing was said."""
     faults: Faults
 
 
 def read_records(rules: Any, users: Any, sessions: Any, options: Any = None) -> Records:
-    """Read them; raises InvalidMessage for what are no lists.
+    """Read the records; raise InvalidMessage for what are no lists.
 
     A rule and options that cannot be read are not there: they allow nothing. A user who cannot be read is not active,
     and a session is revoked, if at least their keys can be read: what takes a right away is to do so.
@@ -80,11 +80,11 @@ class LeftOut:
 
     @property
     def denying(self) -> int:
-        """How many of them may have taken a right away."""
+        """The number of left-out records that may have taken a right away."""
         return sum(fault.denies for fault in self.faults.values())
 
     def follow(self, records: Records, removed: Iterable[int]) -> dict[str, Fault]:
-        """A difference takes force; what of it could not be read, and was not known to be so, by its name."""
+        """Let a difference take force; return by name what of it could not be read, and was not known to be so."""
         before = self.faults.copy()
         seen = [
             *((_RULE, number) for number in removed),
@@ -100,11 +100,11 @@ class LeftOut:
         return _new(before, records.faults)
 
     def news(self, before: LeftOut) -> dict[str, Fault]:
-        """What of this whole set could not be read, and was not known to be so in the one before, by its name."""
+        """Return by name what of this whole set could not be read, and was not known to be so in the one before."""
         return _new(before.faults, self.faults)
 
     def text(self) -> str:
-        """What they are and why, in words; empty without any."""
+        """Return what was left out and why, in words; empty without any."""
         if not self.faults:
             return ""
         # What may have denied something first: somebody may read what is not for them.
@@ -115,7 +115,7 @@ class LeftOut:
         return f"left out, as they cannot be read: {', '.join(named)}{more}{denying}"
 
     def chunks(self, size: int) -> Iterator[tuple[list[Any], list[Any], list[Any], list[Any]]]:
-        """The same as records that cannot be read, for a worker that is to know of them."""
+        """Yield the same as records that cannot be read, for a worker that is to know of them."""
         places = list(self.faults.items())
         for start in range(0, len(places), size):
             lists: dict[str, list[Any]] = {kind: [] for kind in _KEYS}
@@ -140,7 +140,7 @@ def _each(
     check: Callable[[T], None] = lambda row: None,
     otherwise: Callable[[dict[str, Any], Any], T | None] = lambda record, key: None,
 ) -> Iterator[T]:
-    """Those that can be read, and what stands for those that cannot."""
+    """Yield the records that can be read, and what stands for those that cannot."""
     try:
         rows = msgspec.convert(raw, list[Any])
     except msgspec.ValidationError as error:
@@ -168,14 +168,14 @@ def _each(
 
 
 def _denies(kind: str, record: dict[str, Any]) -> bool:
-    """Whether it may have taken a right away, for all that is known."""
+    """Return whether the record may have taken a right away, for all that is known."""
     if isinstance(record.get("denies"), bool):
         return bool(record["denies"])
     return kind in (_USER, _SESSION) or (kind == _RULE and record.get("allow") is not True)
 
 
 def _convert(record: Any, form: type[T]) -> T:
-    """Raises ValueError."""
+    """Return the record in its form; raise ValueError where it has not that form."""
     if isinstance(record, dict) and _MARK in record:  # whoever sent it could not read it
         raise ValueError(str(record[_MARK]))
     try:
@@ -185,7 +185,7 @@ def _convert(record: Any, form: type[T]) -> T:
 
 
 def _check_rule(rule: Rule) -> None:
-    """Raises InvalidSubject, or ValueError, for one that nobody can decide by."""
+    """Check a rule; raise InvalidSubject, or ValueError, for one that nobody can decide by."""
     if rule.action not in (SUBSCRIBE, PUBLISH, BOTH):
         raise ValueError(f"action {rule.action!r}")
     check_pattern(rule.pattern)

@@ -78,7 +78,7 @@ class NotReady(Exception):
 
 
 def read_runs(rows: int, raw: bytes, bytes_max: int) -> tuple[bytes, list[ColumnBatch]]:
-    """The runs of a frame and the MessagePack array that they stand in; raises InvalidMessage.
+    """Return the runs of a frame and the MessagePack array that they stand in; raise InvalidMessage.
 
     ``raw`` is that array, or MessagePack's ``bin`` of it compressed; ``bytes_max`` bounds it where it has one row.
     """
@@ -113,7 +113,7 @@ def _check_values(run: ColumnBatch) -> None:
 _CONTENTS = {str, bytes}
 _VALUES = {str, bytes, type(None)}
 _BINARY = (b"\xc4", b"\xc5", b"\xc6")
-"""How MessagePack's bin begins."""
+"""First bytes of MessagePack's three forms of ``bin``."""
 
 
 def _inflated(data: bytes, limit: int) -> bytes:
@@ -169,7 +169,7 @@ def _refused_runs(runs: list[ColumnBatch], admission: Admission, principal: Prin
 
 
 def runs_of(data: bytes) -> list[ColumnBatch]:
-    """The runs of what ``take`` gave; raises msgspec.DecodeError."""
+    """Return the runs of what ``take`` gave; raise msgspec.DecodeError."""
     try:
         return _decode_texts(data)
     except msgspec.ValidationError:
@@ -177,7 +177,7 @@ def runs_of(data: bytes) -> list[ColumnBatch]:
 
 
 def named(rows: int, raw: bytes) -> set[str]:
-    """The subjects of a frame; none of one that is malformed."""
+    """Return the subjects of a frame; none of one that is malformed."""
     try:
         return {run.subject for run in read_runs(rows, raw, STAGE_BYTES_MAX)[1]}
     except InvalidMessage:
@@ -185,5 +185,5 @@ def named(rows: int, raw: bytes) -> set[str]:
 
 
 def subjects_of(data: bytes) -> set[str]:
-    """The subjects of the same, which cost less."""
+    """Return the subjects of the same runs, which costs less."""
     return {row.subject for row in _decode_subjects(data)}

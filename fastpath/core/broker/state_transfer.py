@@ -20,10 +20,10 @@ from .broker import Broker
 from .rights_records import LeftOut
 
 PART_BYTES = 300
-"""What a subject without messages counts for in a slice."""
+"""Bytes that a subject without messages counts for in a slice."""
 
 DOUBLINGS_MAX = 5
-"""How often a slice of one subject is doubled."""
+"""Number of times that a slice of one subject is doubled."""
 
 CHUNK_MAX = 1000
 """Rules, users, sessions and rows of options in one part of the rights."""
@@ -46,7 +46,7 @@ class Copy:
         self._slices = 0  # of it so far
 
     def slice(self, bytes_max: int) -> list[Part]:
-        """The next parts, of about so many bytes; one message, or one snapshot, may be more.
+        """Return the next parts, of about so many bytes; one message, or one snapshot, may be more.
 
         A subject that comes to its next slice gets more each time: it is to end also while it is published to fast.
         """
@@ -105,7 +105,7 @@ class StateReceiver:
         self._known: set[str] = set()
 
     def add(self, part: Part) -> None:
-        """A part of the copy.
+        """Take a part of the copy.
 
         What is held of a subject stays until all of the copy is here: should the sender end before, it is still whole.
         """
@@ -122,13 +122,13 @@ class StateReceiver:
             take_part(self._broker, part)
 
     def restarted(self, part: Part) -> None:
-        """The sender had to bring a subject elsewhere meanwhile; ``part`` is all of it."""
+        """Take all of a subject, which is ``part``: the sender had to bring the subject elsewhere meanwhile."""
         self._known.add(part[0])
         part[1] = [read_entry(row) for row in part[1]]
         take_part(self._broker, part)
 
     def before(self, messages: Iterable[Message]) -> None:
-        """Live messages come, of subjects that are copied already or that the sender did not know when it began."""
+        """Deliver live messages, of subjects that are copied already or that the sender did not know when it began."""
         for message in messages:
             subject = message.subject
             if subject not in self._known:
@@ -136,7 +136,7 @@ class StateReceiver:
                 self._forget(self._broker.interest.topics.get(subject))
 
     def finish(self) -> None:
-        """The copy is complete: what is not in it is not there any more."""
+        """Finish the copy, which is complete: what is not in it is not there any more."""
         topics = self._broker.interest.topics
         for topic in [topic for topic in topics.values() if topic.subject not in self._known]:
             self._forget(topic)
@@ -173,7 +173,7 @@ def take_part(broker: Broker, part: Part) -> None:
 
 
 def whole_part(broker: Broker, topic: Topic) -> Part:
-    """All that is held of a subject, as ``take_part`` takes it."""
+    """Return all that is held of a subject, as ``take_part`` takes it."""
     return _last_part(topic, broker.history.newest(topic.ring, topic.seq))
 
 
@@ -189,15 +189,15 @@ def _follow(broker: Broker, topic: Topic, messages: list[Message], epoch: int, s
 
 
 def read_entry(row: list[Any]) -> Message:
-    """A message of a copy, which has every attribute."""
+    """Return a message of a copy, which has every attribute."""
     return Message(*row)
 
 
 def rights_in_chunks(
     grants: Grants, options: list[OptionRow], left_out: LeftOut
 ) -> Iterator[tuple[list[Any], list[Any], list[Any], list[Any]]]:
-    """All rules, users, revoked sessions and options in force, as ``Revocation.add`` takes them, and behind them what
-    of the rights could not be read; in modes other than ``rules`` options alone."""
+    """Yield all rules, users, revoked sessions and options in force, as ``Revocation.add`` takes them, and behind them
+    what of the rights could not be read; in modes other than ``rules`` options alone."""
     rules, users, sessions = grants.contents() if isinstance(grants, RuleGrants) else ([], [], [])
     for start in range(0, max(len(rules), len(users), len(sessions), len(options)), CHUNK_MAX):
         end = start + CHUNK_MAX

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..delivery.audience import Client
 
 NOTICE_MS = 60_000
-"""How long before its token ends a client is told (protocol.md 4.10)."""
+"""Milliseconds before its token ends at which a client is told (protocol.md 4.10)."""
 
 _NEVER = 1 << 62
 
@@ -45,8 +45,8 @@ class TokenEnds:
         """The time (ms) at which there is something to do next, or earlier."""
 
     def watch(self, client: Client, now: int) -> None:
-        """A client has come, has said something for the first time, before which it is told nothing, or has another
-        token."""
+        """Watch a client that has come, has said something for the first time, before which it is told nothing, or has
+        another token."""
         expires = client.principal.expires
         if expires is None:
             return
@@ -63,11 +63,11 @@ class TokenEnds:
             self.due = min(self.due, moment)
 
     def forget(self, client: Client) -> None:
-        """A client has gone."""
+        """Forget a client that has gone."""
         self._near.pop(client.number, None)
 
     def pass_time(self, now: int) -> None:
-        """It is ``now`` (ms): tell and end whose time has come, before anything else is said at that time."""
+        """Tell and end whose time has come, as it is ``now`` (ms), before anything else is said at that time."""
         if now < self.due:
             return
         self.due = _NEVER  # it may be called again meanwhile, as goodbyes are written

@@ -15,13 +15,14 @@ Place = tuple[int, int]
 """Epoch and sequence number: how far somebody has read in the chain as that was in the epoch (history.py)."""
 
 NEAR = 2000
-"""So many messages in front of a part are stepped over one by one; beyond that turning the ring costs less."""
+"""Number of messages in front of a part that are stepped over one by one; beyond that turning the ring costs less."""
 
 EVICTED = "evicted"
-"""They came, and are not cached any more."""
+"""Reason: the messages came, and are not cached any more."""
 
 REPLACED = "replaced"
-"""They were numbered in an epoch that did not last: what stands under these numbers now is something else."""
+"""Reason: the messages were numbered in an epoch that did not last: what stands under these numbers now is something
+else."""
 
 
 class Lost(NamedTuple):
@@ -76,7 +77,7 @@ def span(topic: Cached, after: Place | None, upto: Place | None) -> Span:
 
 
 def part(ring: Ring, at: int, count: int) -> list[Message]:
-    """``count`` messages from index ``at`` on; wherever they stand it takes about as long as they are many."""
+    """Return ``count`` messages from index ``at`` on; wherever they stand it takes about as long as they are many."""
     if isinstance(ring, list):
         return ring[at : at + count]
     if at <= NEAR or at >= len(ring):
@@ -89,14 +90,15 @@ def part(ring: Ring, at: int, count: int) -> list[Message]:
 
 
 def before(topic: Cached, time: int) -> Place | None:
-    """The place just before the first message that came at ``time`` (ms) or later; None: before all that is cached."""
+    """Return the place just before the first message that came at ``time`` (ms) or later; None: before all that is
+    cached."""
     ring = chain(topic)
     at = _first_from(ring, time)
     return (ring[at - 1].epoch, ring[at - 1].seq) if at else None
 
 
 def chain(topic: Cached) -> Ring:
-    """The cached messages up to the subject's position; empty when they do not lead there."""
+    """Return the cached messages up to the subject's position; none when they do not lead there."""
     ring = topic.ring
     return ring if ring and ring[-1].seq == topic.seq else []
 
@@ -124,5 +126,5 @@ def _count(ring: Ring, epoch: int) -> int:
 
 
 def _floor(topic: Cached, ring: Ring) -> int:
-    """The epoch of what stands just before the ring's oldest, as far as that is known."""
+    """Return the epoch of what stands just before the ring's oldest, as far as that is known."""
     return topic.floor or ring[0].epoch if ring else topic.epoch

@@ -15,7 +15,7 @@ from ..protocol.messages import Message
 from ..protocol.packets import Position, Refusal
 
 REMEMBERED_MS = 180_000
-"""How long a publication's position is kept: as long as a publisher may take to come back and ask."""
+"""Milliseconds for which a publication's position is kept: as long as a publisher may take to come back and ask."""
 
 PUBLISHERS_MAX = 100_000
 """Publishers whose last number is kept; beyond it those who were quiet longest are forgotten."""
@@ -30,7 +30,7 @@ RUN_MAX = 10_000
 """Publications in one run."""
 
 RUN_MS = 1000
-"""How long a run may take: what it holds is forgotten together."""
+"""Milliseconds that a run may take: what it holds is forgotten together."""
 
 RUN_COST = 40
 """A run takes as much memory as so many positions."""
@@ -52,7 +52,7 @@ class _Numbers:
 
     @property
     def last(self) -> int:
-        """The number of its last publication."""
+        """The number of the run's last publication."""
         return self.first + len(self.seqs) - 1
 
 
@@ -74,7 +74,7 @@ class Deduplicator:
         self._publishers: dict[str, _Publisher] = {}  # the one that has been quiet longest comes first
         self._active: dict[str, _Publisher] = {}  # in the same order, those of whom positions are kept
         self.cost = 0
-        """What is kept, counted in positions."""
+        """Size of what is kept, counted in positions."""
 
     def find(self, publisher: str, publication: int) -> Position | Refusal | None:
         """Return None for a new publication, the position of one that has been stored, or why that cannot be told."""
@@ -91,7 +91,7 @@ class Deduplicator:
         return "out_of_order", f"publication {publication} comes after {known.last}: numbers rise"
 
     def note(self, publisher: str, publication: int, epoch: int, seq: int, now: int) -> None:
-        """A publication that ``find`` did not know has been stored."""
+        """Note that a publication has been stored that ``find`` did not know."""
         known = self._publishers.get(publisher)
         if known is None:
             known = self._begin(publisher, 0, now)
@@ -116,12 +116,12 @@ class Deduplicator:
         known.last = publication
 
     def last(self, publisher: str) -> int:
-        """The publisher's last number; 0 for one that is not known."""
+        """Return the publisher's last number; 0 for one that is not known."""
         known = self._publishers.get(publisher)
         return known.last if known is not None else 0
 
     def advance(self, publisher: str, last: int, now: int) -> None:
-        """All publications up to ``last`` have been stored; where is not remembered."""
+        """Note that all publications up to ``last`` have been stored; where is not remembered."""
         known = self._publishers.get(publisher)
         if known is None:
             known = self._begin(publisher, last, now)
@@ -182,7 +182,7 @@ class Deduplicator:
         return known
 
     def _keep_bounds(self, publisher: str, known: _Publisher, now: int) -> None:
-        """The publisher has a new run."""
+        """Keep the bounds, as the publisher has a new run."""
         self._forget(known, now - REMEMBERED_MS)
         while known.cost > PUBLISHED_MAX and len(known.runs) > 1:
             self._forget_oldest(known)

@@ -39,10 +39,10 @@ class Cached(Protocol):
 _size = attrgetter("size")
 
 _SMALL = 16
-"""Up to so many messages a ring is a list: a deque takes 600 bytes for its first."""
+"""Number of messages up to which a ring is a list: a deque takes 600 bytes for its first."""
 
 MESSAGE_OVERHEAD_BYTES = 300
-"""What a cached message costs besides its text: counted into the cache's budget."""
+"""Bytes that a cached message costs besides its text: they are counted into the cache's budget."""
 
 CLOCK_STEP_MS = 1000
 """A clock that goes back by less was only adjusted."""
@@ -112,7 +112,7 @@ class History:
             self._make_room()
 
     def leave_out(self, topic: Cached) -> None:
-        """What came of the subject up to its position is not cached: what is cached next stands behind that."""
+        """Leave out what came of the subject up to its position: what is cached next stands behind that."""
         if not topic.ring:
             topic.floor = topic.epoch
 
@@ -166,7 +166,8 @@ class History:
         return self.age_ms_max if topic.options is None else topic.options.cache_ms
 
     def refit(self, topic: Cached, age_ms_before: int) -> None:
-        """The subject's bounds have changed: what is too many goes with ``shrink``, what is too old with ``expire``.
+        """Follow a change of the subject's bounds: what is too many goes with ``shrink``, what is too old with
+        ``expire``.
 
         ``age_ms_before``: what ``age_of`` was.
         """
@@ -187,13 +188,13 @@ class History:
         return over
 
     def newest(self, ring: Ring | None, count: int) -> list[Message]:
-        """The newest ``count`` cached messages, oldest first (features.md A4)."""
+        """Return the newest ``count`` cached messages, oldest first (features.md A4)."""
         if not ring or count <= 0:
             return []
         return list(islice(ring, max(0, len(ring) - count), None))
 
     def since(self, topic: Cached, epoch: int, seq: int) -> list[Message] | None:
-        """The messages after (epoch, seq) up to the subject's position; None is a gap (features.md C3)."""
+        """Return the messages after (epoch, seq) up to the subject's position; None is a gap (features.md C3)."""
         at = self.after(topic, epoch, seq)
         return None if at is None else list(islice(topic.ring or (), at, None))
 
@@ -243,7 +244,8 @@ class History:
                 ring.popleft()
 
     def _set_back(self, now: int) -> None:
-        """The clock was set back: what is dated later than now would not expire before the clock is there again."""
+        """Follow a clock that was set back: what is dated later than now would not expire before the clock is there
+        again."""
         for _, _, topic in self._oldest:
             for message in topic.ring or ():
                 message.time = min(message.time, now)

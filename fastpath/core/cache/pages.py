@@ -10,7 +10,7 @@ from .history import Cached, History
 
 
 class PageRoom:
-    """What an answer has room for: ``messages`` of ``size`` together; the first message of all finds room always."""
+    """The room of an answer: ``messages`` of ``size`` together; the first message of all finds room always."""
 
     __slots__ = ("_empty", "messages", "size")
 
@@ -37,7 +37,7 @@ class Page(NamedTuple):
 
 
 def newest(topic: Cached, count: int, room: PageRoom) -> Page:
-    """The newest ``count`` cached messages, or the newest of these that have room."""
+    """Return the newest ``count`` cached messages, or the newest of these that have room."""
     ring = chain(topic)
     wanted = part(ring, max(0, len(ring) - count), count)
     found: list[Message] = []
@@ -49,7 +49,8 @@ def newest(topic: Cached, count: int, room: PageRoom) -> Page:
 
 
 def behind(history: History, topic: Cached, epoch: int, seq: int, count: int, room: PageRoom) -> Page | None:
-    """The first messages behind the position, ``count`` at most; None: the cache does not reach back to there."""
+    """Return the first messages behind the position, ``count`` at most; None: the cache does not reach back to
+    there."""
     at = history.after(topic, epoch, seq)
     if at is None:
         return None

@@ -9,8 +9,8 @@ from ..protocol.limits import SNAPSHOT_FIELDS_MAX
 from ..protocol.messages import Fields, Message, Value
 
 EXACT_FROM_BYTES = 1 << 20
-"""Up to here it is enough to know what a snapshot weighs at most, which costs nothing: the sum of what was merged. What
-is larger is weighed, and each message that is merged into it, too."""
+"""Bytes up to which it is enough to know what a snapshot weighs at most, which costs nothing: the sum of what was
+merged. What is larger is weighed, and each message that is merged into it, too."""
 
 
 class Snapshot:
@@ -79,14 +79,14 @@ class Snapshot:
         self._heed()
 
     def _heed(self) -> None:
-        """What has become large is weighed, and what has become small left to sums again."""
+        """Weigh what has become large, and leave to sums again what has become small."""
         if not self._exact and self.bytes_most > EXACT_FROM_BYTES:
             self.weigh()
         elif self._exact and self.bytes_most < EXACT_FROM_BYTES // 4:
             self._exact = False
 
     def weigh(self) -> int:
-        """What content and fields take, in bytes of UTF-8."""
+        """Return what content and fields take, in bytes of UTF-8."""
         if self._exact:
             return self.bytes_most
         self.bytes_most = weight(self.newest.content, self._fields)
@@ -94,7 +94,7 @@ class Snapshot:
         return self.bytes_most
 
     def _replaced(self, fields: Fields | None) -> int:
-        """What the content and the values weigh that these fields, and a content, take the place of."""
+        """Return what the content and the values weigh that these fields, and a content, take the place of."""
         size = length(self.newest.content)
         held = self._fields
         if held and fields:
@@ -105,14 +105,14 @@ class Snapshot:
         return size
 
     def fields_after(self, fields: Collection[str]) -> int:
-        """At most how many fields the snapshot would hold after merging these; exact when that matters."""
+        """Return at most how many fields the snapshot would hold after merging these; exact when that matters."""
         if not self._fields:
             return len(fields)
         bound = len(self._fields) + len(fields)
         return bound if bound <= SNAPSHOT_FIELDS_MAX else len(self._fields.keys() | set(fields))
 
     def as_message(self, subject: str, epoch: int, seq: int) -> Message:
-        """The snapshot as a message at the subject's position."""
+        """Return the snapshot as a message at the subject's position."""
         newest = self.newest
         fields = dict(self._fields) if self._fields else None
         removed = newest.removed
@@ -130,18 +130,18 @@ class Snapshot:
 
 
 def length(value: Value) -> int:
-    """The bytes of a value, or a name, in UTF-8."""
+    """Return the bytes of a value, or a name, in UTF-8."""
     return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode(errors="replace"))
 
 
 def weight(content: Value, fields: Fields | None) -> int:
-    """The bytes of a content and of fields, names and values."""
+    """Return the bytes of a content and of fields, names and values."""
     return length(content) + sum(length(name) + length(value) for name, value in (fields or {}).items())
 
 
 class Forecast:
-    """What a snapshot will weigh, in bytes, with what is merged into it next; ``seen`` is how many publications to its
-    subject in a batch it knows of."""
+    """The bytes that a snapshot will weigh with what is merged into it next; ``seen`` is how many publications to its
+    subject in a batch the forecast knows of."""
 
     __slots__ = ("_base", "_content", "_sizes", "bytes", "seen")
 
@@ -153,21 +153,21 @@ class Forecast:
         self.bytes = snapshot.weigh() if snapshot is not None else 0
 
     def copy(self) -> Forecast:
-        """Another one that goes on from here."""
+        """Return another forecast that goes on from here."""
         other = Forecast(None)
         other._base, other._sizes = self._base, dict(self._sizes)
         other._content, other.bytes, other.seen = self._content, self.bytes, self.seen
         return other
 
     def after(self, message: Message) -> int:
-        """The bytes with this message as well."""
+        """Return the bytes with this message as well."""
         size = message.size or message.weigh()
         if message.replace:
             return size
         return self.bytes - self._content + size - sum(map(self._held, message.fields or ()))
 
     def take(self, message: Message) -> None:
-        """The message has been accepted, and will be merged."""
+        """Take a message that has been accepted, and will be merged."""
         self.bytes = self.after(message)
         if message.replace:
             self._base, self._sizes = {}, {}

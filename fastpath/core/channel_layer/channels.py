@@ -12,7 +12,7 @@ CHANNEL_NAME_CHARS_MAX = 256
 """Names of channels and groups; Channels' own have less than 100 characters, before the prefix of a project."""
 
 WAITING_BYTES_MAX = 64 << 20
-"""Of the messages in all channels together, beside what each channel may hold."""
+"""Bytes of the messages in all channels together, beside what each channel may hold."""
 
 WAITING_MAX = 1_000_000
 """Messages in all channels together: small ones cost more than their bytes, some 100 each."""
@@ -21,7 +21,7 @@ CHANNELS_MAX = 200_000
 """Channels in which messages wait: each costs about 800 bytes, however little waits in it."""
 
 RECEIVERS_MAX = 200_000
-"""That wait at a time, on all channels together."""
+"""Number of receivers that wait at a time, on all channels together."""
 
 SWEEP_MAX = 10_000
 """Channels that are looked through in one turn for what is over."""
@@ -84,7 +84,7 @@ class Channels:
         return True
 
     def _is_full(self, message: bytes, *, new: bool) -> bool:
-        """Whether all channels together have no room for the message; ``new``: nothing waits in its channel."""
+        """Return whether all channels together have no room for the message; ``new``: nothing waits in its channel."""
         return (
             self.waiting_bytes + len(message) > self._bytes_max
             or self.waiting >= self._waiting_max
@@ -109,7 +109,7 @@ class Channels:
         self._receivers.setdefault(channel, deque()).append(deliver)
 
     def cancel(self, channel: str, deliver: Deliver) -> bool:
-        """The receiver waits no more; False: it has its message already."""
+        """Let the receiver wait no more; return False if it has its message already."""
         receivers = self._receivers.get(channel, ())
         if deliver not in receivers:
             return False
@@ -121,7 +121,7 @@ class Channels:
         return True
 
     def give_back(self, channel: str, message: bytes, until: int, now: int) -> None:
-        """Nobody has taken what was delivered: it is the next one again, whatever the capacity, until its time."""
+        """Keep as the next one again what was delivered and nobody has taken, whatever the capacity, until its time."""
         receivers = self._receivers.get(channel)
         if until <= now:
             self.expired += 1
@@ -177,7 +177,7 @@ class Channels:
             messages.append((message, until))
 
     def _empty(self, channel: str) -> None:
-        """Nothing waits in the channel any more."""
+        """Let go of the channel's queue, in which nothing waits any more."""
         del self._messages[channel]
         self._soonest.pop(channel, None)
 

@@ -10,7 +10,7 @@ MEMBERSHIPS_MAX = 1_000_000
 """Channels in all groups together, at about 200 bytes each."""
 
 GONE_MS = 60_000
-"""How long the channels of a process stay in their groups that has no connection any more."""
+"""Milliseconds for which the channels of a process stay in their groups when the process has no connection any more."""
 
 LEAVING_MAX = 10_000
 """Channels of a process that has gone, which leave their groups in one turn."""
@@ -20,7 +20,8 @@ GROUPS_SWEPT_MAX = 1_000
 
 
 def process_of(channel: str) -> str:
-    """The process of a process-local channel, which stands in ``prefix.PROCESS!name``; empty for any other channel."""
+    """Return the process of a process-local channel, which stands in ``prefix.PROCESS!name``; empty for any other
+    channel."""
     local, mark, _ = channel.partition("!")
     return local.rpartition(".")[2] if mark else ""
 
@@ -67,24 +68,24 @@ class Groups:
         return True
 
     def members(self, group: str, now: int) -> list[tuple[str, int]]:
-        """The channels in the group, each with its capacity."""
+        """Return the channels in the group, each with its capacity."""
         members = self._groups.get(group)
         if members is None:
             return []
         return [(channel, capacity) for channel, (capacity, until) in members.items() if until > now]
 
     def came(self, process: str) -> None:
-        """The process has a connection."""
+        """Note that the process has a connection."""
         self._gone.pop(process, None)
 
     def gone(self, process: str, now: int) -> None:
-        """The process has no connection any more; when it stays away its channels leave their groups."""
+        """Note that the process has no connection any more; when it stays away its channels leave their groups."""
         self._gone.pop(process, None)
         if process in self._local:
             self._gone[process] = now
 
     def flush(self, prefix: str) -> None:
-        """Empty all groups whose names begin so."""
+        """Clear all groups whose names begin with ``prefix``."""
         for group in [group for group in self._groups if group.startswith(prefix)]:
             for channel in list(self._groups[group]):
                 self.discard(group, channel)

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from ..protocol.messages import Subscribe
 
 FEW = 8
-"""Up to so many patterns of a client are compared one by one."""
+"""Number of a client's patterns up to which they are compared one by one."""
 
 NO_ROOM = "its stored messages wait for room in the outgoing queue; it starts by itself"
-"""Why a subscription waits that would fill the client's queue: the client asked for much, and is not slow for that."""
+"""Reason why a subscription waits that would fill the client's queue: the client asked for much, and is not slow for
+that."""
 
 
 BEHIND = "it has read further than has come here yet; it starts by itself"
-"""Why a subscription waits whose position is of another process, a moment ahead of this one."""
+"""Reason why a subscription waits whose position is of another process, a moment ahead of this one."""
 
 CohortName = tuple[tuple[str, ...], Hashable, "frozenset[Topic]"]
 """The patterns of a cohort, the rights key of who is in it, and what they have subscribed to by name."""
@@ -152,7 +153,7 @@ class Held:
         self.size = 0
 
     def keep(self, frames: list[bytes]) -> None:
-        """Hold these, too."""
+        """Hold these frames, too."""
         self.frames += frames
         self.size += sum(map(len, frames))
 
@@ -247,7 +248,7 @@ class Group:
         client.slot = -1
 
     def refile(self, client: Client) -> None:
-        """The client became blocked or level: move it between ``ready`` and ``singles``."""
+        """Move a client that became blocked or level between ``ready`` and ``singles``."""
         self._place(client, owed=self._displace(client))
 
     # How far they are
@@ -259,13 +260,13 @@ class Group:
         return self.progress
 
     def even(self) -> None:
-        """Forget it, if it is the same for all again."""
+        """Forget the progress, if it is the same for all again."""
         progress = self.progress
         if progress is not None and not progress.writing and not progress.ahead:
             self.progress = None
 
     def serve(self, client: Client) -> bool:
-        """Count the client among those who have had the round; whether it was owed it."""
+        """Count the client among those who have had the round; return whether it was owed the round."""
         progress = self.progress
         assert progress is not None
         slot = client.slot
@@ -282,7 +283,7 @@ class Group:
     # Places, all in constant time: with a round under way each list has a first part, which has had it
 
     def _place(self, client: Client, *, owed: bool) -> None:
-        """Put it among ``ready`` if its socket takes plain writes now, among ``singles`` if not."""
+        """Put the client among ``ready`` if its socket takes plain writes now, among ``singles`` if not."""
         if client.direct and client.queue is None:
             client.slot = len(self.ready)
             self.ready.append(client)
@@ -294,7 +295,7 @@ class Group:
             self.serve(client)
 
     def _displace(self, client: Client) -> bool:
-        """Take it out of its list, where the last one takes its place; whether it was owed the round."""
+        """Take the client out of its list, where the last one takes its place; return whether it was owed the round."""
         progress, slot = self.progress, client.slot
         writing = progress is not None and progress.writing
         if slot >= 0:
@@ -316,7 +317,7 @@ class Group:
         return owed
 
     def _swap_ready(self, one: int, other: int) -> int:
-        """Let these change places; the second one's."""
+        """Let two ready clients change places; return the second one's."""
         if one != other:
             ready, keys = self.ready, self.keys
             ready[one], ready[other] = ready[other], ready[one]
@@ -443,7 +444,7 @@ class PatternSubscriptions(dict[str, PatternSubscription]):
         self._places = None
 
     def covering(self, subject: str) -> PatternSubscription | None:
-        """The pattern that the subject follows."""
+        """Return the pattern that the subject follows."""
         if len(self) <= FEW:
             given = subject[1:].split("/")
             return next((wild for wild in self.values() if covers_segments(wild.segments, given)), None)
@@ -537,7 +538,7 @@ class Client:
 
     @property
     def transport(self) -> str:
-        """What carries its frames: ``websocket``, ``events``, ``stream``, ``poll`` or ``mqtt``."""
+        """The transport of the client's frames: ``websocket``, ``events``, ``stream``, ``poll`` or ``mqtt``."""
         return self.terms.wire.transport
 
     @property
@@ -547,6 +548,7 @@ class Client:
 
 
 def pattern_of(client: Client, topic: Topic) -> str:
-    """The pattern of the client that the subject follows; empty when it subscribed to it by name."""
+    """Return the pattern of the client that the subject follows; empty when the client subscribed to the subject by
+    name."""
     wilds = client.wilds
     return wilds.owners.get(topic, "") if wilds else ""

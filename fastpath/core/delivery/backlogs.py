@@ -30,12 +30,12 @@ SLICE_BYTES = 32 << 10
 """A slice ends with the message that passes this."""
 
 SLICE_MESSAGES = 500
-"""So many of a subject are in a slice at most, and so many subjects: about a millisecond, after which everybody else
+"""Number of messages of a subject in a slice at most, and of subjects: about a millisecond, after which everybody else
 has a turn."""
 
 
 def take(broker: Deliverer, client: Client, topic: Topic, cursor: Cursor, room: int) -> list[bytes] | None:
-    """The next frames behind the cursor, which goes on; they end with the one that passes ``room`` bytes.
+    """Return the next frames behind the cursor, which goes on; they end with the one that passes ``room`` bytes.
 
     None when the cache does not hold what follows any more, or what was sent is void.
     """
@@ -59,7 +59,7 @@ def take(broker: Deliverer, client: Client, topic: Topic, cursor: Cursor, room: 
 
 
 def leave(broker: Deliverer, client: Client, topic: Topic) -> bool:
-    """The subscription ends; whether it was coming from behind, and so in no feed."""
+    """End the subscription; return whether it was coming from behind, and so in no feed."""
     cursor = client.recovering.pop(topic, None) if client.recovering else None
     if cursor is None:
         return False
@@ -69,7 +69,7 @@ def leave(broker: Deliverer, client: Client, topic: Topic) -> bool:
 
 
 def drop(client: Client) -> None:
-    """The client is gone; its feeds are released by the caller."""
+    """Forget the cursors of a client that is gone; its feeds are released by the caller."""
     for cursor in (client.recovering or {}).values():
         cursor.feed.recovering -= 1
     client.recovering = None
@@ -81,7 +81,7 @@ def keep(feed: SubjectFeed) -> None:
 
 
 def let_go(broker: Deliverer, feed: SubjectFeed) -> None:
-    """Whoever was about to join the feed has, or does not."""
+    """Let go of a feed that somebody was about to join, and has, or does not."""
     feed.recovering -= 1
     if not feed.groups:
         broker.release(feed)
@@ -110,7 +110,7 @@ class Recoveries:
         return bool(self._ready)
 
     def begin(self, client: Client, topic: Topic, feed: SubjectFeed, cursor: Cursor) -> None:
-        """The client's subscription comes from behind, on its way to the feed."""
+        """Bring the client's subscription from behind, on its way to the feed."""
         cursor.feed, cursor.interval = feed, feed.interval
         feed.recovering += 1
         if client.recovering is None:
@@ -119,13 +119,13 @@ class Recoveries:
         self.drained(client)
 
     def drained(self, client: Client) -> None:
-        """The client has taken all that was sent to it."""
+        """Give a turn to a client that has taken all that was sent to it."""
         if client.recovering and client not in self._ready:
             self._ready[client] = None
             self._woken()
 
     def next(self) -> Client:
-        """Whose turn it is; it goes behind all others when its slice is made."""
+        """Return the client whose turn it is; it goes behind all others when its slice is made."""
         client = next(iter(self._ready))
         del self._ready[client]
         return client

@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def floor_interval(asked_ms: int) -> int:
-    """The interval in force for the one asked for: floored to the grid of 100 ms; 0 is none."""
+    """Return the interval in force for the one asked for: floored to the grid of 100 ms; 0 is none."""
     return max(0, min(asked_ms, CONFLATION_MS_MAX)) // CONFLATION_GRID_MS * CONFLATION_GRID_MS
 
 
@@ -42,7 +42,7 @@ class ConflationState(Generic[T]):
         """The newest removal: its number, itself, and what was ``_numbered`` then."""
 
     def note(self, message: Message) -> bool:
-        """Number a publication; whether more fields are gathered now than may be (lagging.relieve).
+        """Number a publication; return whether more fields are gathered now than may be (lagging.relieve).
 
         A message with retained=false counts like any other. One that replaces, as a removal does, is not merged with
         fields of before; those of a removal itself are not merged with what follows.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 LOOKED_SHARE = 8
-"""So many clients of whom it is looked how they follow a subject cost as much as one that is told."""
+"""Number of clients of whom it is looked how they follow a subject that cost as much as one that is told."""
 
 
 class Grid:
@@ -31,7 +31,7 @@ class Grid:
         return sum(len(feeds) for phases in self._slots.values() for feeds in phases.values())
 
     def phase(self, interval: int) -> int:
-        """The phase of who asks for the interval (ms; 0: each message) now.
+        """Return the phase of who asks for the interval (ms; 0: each message) now.
 
         It is counted from the last tick, not from the time: a subscription that comes in the moment before a tick that
         is due would have its first interval end with that tick, when it has just begun.
@@ -39,9 +39,9 @@ class Grid:
         return self._at % (interval // CONFLATION_GRID_MS) if interval else 0
 
     def feed(self, topic: Topic, asked: int, phase: int) -> SubjectFeed:
-        """The topic's feed for who asks for that interval (ms; 0: each message) and phase (grid slots).
+        """Return the topic's feed for who asks for that interval (ms; 0: each message) and phase (grid slots).
 
-        Where it is conflated the clock knows it.
+        Where the feed is conflated the clock knows it.
         """
         interval = max(asked, least_interval(topic))
         if not interval:
@@ -51,11 +51,11 @@ class Grid:
         return feed
 
     def refit(self, topic: Topic) -> int:
-        """The topic's least interval may have changed: who follows it goes on in the intervals that count now, and is
-        told of it when all that came has been sent, so that nothing is missed. The cost, in clients that are told.
+        """Follow a change of the topic's least interval; return the cost, in clients that are told.
 
-        Who lags is not told. It finds that numbers are left out when it follows again, asks for what it has not read,
-        and is told then.
+        Who follows the topic goes on in the intervals that count now, and is told of it when all that came has been
+        sent, so that nothing is missed. Who lags is not told: such a client finds that numbers are left out when it
+        follows again, asks for what it has not read, and is told then.
         """
         least, told = least_interval(topic), 0
         if topic.feed is not None and least:
@@ -96,7 +96,8 @@ class Grid:
         self._at = at
 
     def fire(self, feed: SubjectFeed) -> None:
-        """An interval of the feed ended: one message, if anything came; two where the subject was removed within it."""
+        """End an interval of the feed: send one message, if anything came; two where the subject was removed within
+        it."""
         broker, live = self._broker, feed.topic.live
         if live is None:
             return
@@ -116,7 +117,7 @@ class Grid:
             broker.move(client, [feed], [])
 
     def forget(self, feed: SubjectFeed) -> None:
-        """A conflated feed without members leaves the clock."""
+        """Take a conflated feed without members off the clock."""
         if feed.interval and not (feed.groups or feed.joining or feed.recovering):
             self._leave(feed)
 
@@ -163,13 +164,13 @@ def interval_of(feed: SubjectFeed, pattern: str = "") -> Result:
 
 
 def least_interval(topic: Topic) -> int:
-    """The interval, in ms, below which nobody is sent what comes of the topic; 0: each message."""
+    """Return the interval, in ms, below which nobody is sent what comes of the topic; 0: each message."""
     return 0 if topic.options is None else topic.options.conflation_ms
 
 
 def _slot(feed: SubjectFeed) -> int:
-    """Where the feed's intervals end on their grid: as counted for who has asked for that interval, and else where it
-    falls, so that not all subjects are sent at the same time."""
+    """Return where the feed's intervals end on their grid: as counted for who has asked for that interval, and else
+    where it falls, so that not all subjects are sent at the same time."""
     if feed.interval == feed.asked:
         return feed.phase
     return feed.topic.sid % (feed.interval // CONFLATION_GRID_MS)

@@ -32,22 +32,22 @@ class SubscriptionIndex:
     """All topics, feeds and groups. It changes membership; who leaves a group has got what it is owed before."""
 
     def __init__(self, secret: bytes, defaults: TopicOptions) -> None:
-        """``defaults`` are the options that the settings give to a subject."""
+        """Begin with no subjects; ``defaults`` are the options that the settings give to a subject."""
         self.topics: dict[str, Topic] = {}
         self.groups: dict[tuple[Terms, int], Group] = {}
         self.tree = Tree()
-        """Those that are known."""
+        """Topics that are known."""
         self.patterns: Patterns[Client, PatternSubscription, Cohort] = Patterns()
         self.cohorts: dict[CohortName, Cohort] = {}
         self.options = SubjectOptions(defaults)
-        """What subjects get when they come to be."""
+        """Options that subjects get when they come to be."""
         self._secret = secret
         self._keys: list[int] = []
         self._hashes_made = 0
         self._topics_made = 0
 
     def topic(self, subject: str, epoch: int) -> Topic:
-        """The topic of a valid subject, made if need be."""
+        """Return the topic of a valid subject, made if need be."""
         topic = self.topics.get(subject)
         if topic is None:
             self._topics_made += 1
@@ -55,11 +55,11 @@ class SubscriptionIndex:
         return topic
 
     def renew_options(self, rows: Sequence[OptionRow]) -> None:
-        """What comes to be from now on gets its options by these rows; what is there keeps those that it has."""
+        """Give options by these rows to what comes to be from now on; what is there keeps those that it has."""
         self.options = SubjectOptions(self.options.defaults, rows)
 
     def untake(self, group: Group, feeds: Iterable[SubjectFeed]) -> bool:
-        """All members of the group follow these no more; False, and nothing is done, when another group is as it would
+        """End these feeds for all members of the group; False, and nothing is done, when another group is as it would
         be then."""
         signature = group.signature
         for feed in feeds:
@@ -78,7 +78,7 @@ class SubscriptionIndex:
         return True
 
     def know(self, topic: Topic) -> None:
-        """The subject is published to."""
+        """Enter a subject that is published to."""
         topic.known = True
         self.tree.add(topic.subject, topic)
 
@@ -94,7 +94,7 @@ class SubscriptionIndex:
         self.topics[topic.subject] = topic
 
     def take(self, group: Group, feed: SubjectFeed) -> None:
-        """All members of the group follow one feed more; no other group may be there with the same feeds."""
+        """Have all members of the group follow one feed more; no other group may be there with the same feeds."""
         del self.groups[group.terms, group.signature]
         group.signature ^= feed.key
         group.feeds.add(feed)
@@ -104,13 +104,13 @@ class SubscriptionIndex:
             group.topics[feed.topic] = feed
 
     def live_feed(self, topic: Topic) -> SubjectFeed:
-        """The topic's feed without conflation."""
+        """Return the topic's feed without conflation."""
         if topic.feed is None:
             topic.feed = self._feed(topic, 0, 0)
         return topic.feed
 
     def cohort(self, name: CohortName, principal: Principal) -> Cohort:
-        """The mark of such clients."""
+        """Return the mark of such clients."""
         cohort = self.cohorts.get(name)
         if cohort is None:
             cohort = self.cohorts[name] = Cohort(self._key(), name, principal)
@@ -118,7 +118,7 @@ class SubscriptionIndex:
         return cohort
 
     def conflated_feed(self, topic: Topic, asked: int, phase: int) -> SubjectFeed:
-        """The topic's feed for who asks for that interval (ms) and phase (grid slots)."""
+        """Return the topic's feed for who asks for that interval (ms) and phase (grid slots)."""
         if topic.conflated is None:
             topic.conflated = {}
         if topic.live is None:
@@ -130,7 +130,7 @@ class SubscriptionIndex:
         return feed
 
     def begin_conflation(self, feed: SubjectFeed) -> None:
-        """The topic's live feed is conflated from now on, with all who follow it."""
+        """Conflate the topic's live feed from now on, with all who follow it."""
         topic = feed.topic
         if topic.live is None:
             topic.live = ConflationState()
@@ -141,7 +141,7 @@ class SubscriptionIndex:
         topic.feed = None
 
     def end_conflation(self, feed: SubjectFeed) -> None:
-        """The feed, which nobody asked to have conflated, and that has sent all that came, is live again."""
+        """Make a feed live again that nobody asked to have conflated, and that has sent all that came."""
         topic = feed.topic
         assert topic.conflated is not None
         del topic.conflated[feed.asked, feed.phase]
@@ -151,7 +151,7 @@ class SubscriptionIndex:
         self.tidy(topic)
 
     def destination(self, client: Client, add: list[SubjectFeed], remove: list[SubjectFeed]) -> tuple[Terms, int]:
-        """The key of the group that the client would belong to after the change."""
+        """Return the key of the group that the client would belong to after the change."""
         signature = client.group.signature if client.group else 0
         for feed in add:
             signature ^= feed.key
@@ -183,7 +183,7 @@ class SubscriptionIndex:
             self.release(feed)
 
     def leave(self, client: Client) -> None:
-        """The client is gone."""
+        """Take out a client that is gone."""
         group = client.group
         if group is not None:
             group.discard(client)
@@ -218,7 +218,7 @@ class SubscriptionIndex:
         return SubjectFeed(topic, asked, phase, self._key())
 
     def _key(self) -> int:
-        """A feed's key; one hash has several, as it takes the longest part of what a feed costs."""
+        """Return a feed's key; one hash has several, as it takes the longest part of what a feed costs."""
         keys = self._keys
         if not keys:
             self._hashes_made += 1
@@ -227,7 +227,7 @@ class SubscriptionIndex:
         return keys.pop()
 
     def _reshape(self, group: Group, key: tuple[Terms, int], add: list[SubjectFeed], remove: list[SubjectFeed]) -> None:
-        """A group of one changes its feeds in place: subscribing one by one stays linear."""
+        """Change the feeds of a group of one in place: subscribing one by one stays linear."""
         del self.groups[group.terms, group.signature]
         for feed in add:
             group.feeds.add(feed)

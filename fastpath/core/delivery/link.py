@@ -5,33 +5,33 @@ from __future__ import annotations
 from typing import Protocol
 
 LOST = (1006, "the connection was lost")
-"""How a connection ends that nobody has closed (RFC 6455 7.1.5)."""
+"""Code and reason of a connection that ends and that nobody has closed (RFC 6455 7.1.5)."""
 
 
 class PauseReason:
     """The reason why nothing is read from a connection for now, nor what has been read is handled."""
 
     TURN = 1
-    """As much as one turn may take has been handled; the rest of what was read waits for the next
+    """Pause after as much as one turn may take; the rest of what was read waits for the next
     (edge/runtime/scheduler.py)."""
     ECHOING = 2
-    """It does not take what is echoed to it."""
+    """Pause of a client that does not take what is echoed to it."""
     CONGESTED = 4
-    """It has published while another worker is behind."""
+    """Pause of a client that has published while another worker is behind."""
     DRAINING = 8
-    """It has been told to go elsewhere."""
+    """Pause of a client that has been told to go elsewhere."""
     ASKED = 16
-    """Django's hook is asked about what it said last."""
+    """Pause while Django's hook is asked about what the client said last."""
     RATE = 32
-    """It has said more than it may at a time."""
+    """Pause of a client that has said more than it may at a time."""
     ANSWERING = 64
-    """Its request of HTTP is being answered."""
+    """Pause while the client's request of HTTP is being answered."""
     SEARCHING = 128
-    """What it has subscribed to is looked for among all that it has already."""
+    """Pause while what the client has subscribed to is looked for among all that it has already."""
     TAKING = 256
-    """Another worker has its session, which is on its way here."""
+    """Pause while another worker has the client's session, which is on its way here."""
     WORKING = 512
-    """What it has said last takes more than a turn (core/sessions/subscribe_commands.py)."""
+    """Pause while what the client has said last takes more than a turn (core/sessions/subscribe_commands.py)."""
 
 
 class Link(Protocol):
@@ -44,7 +44,7 @@ class Link(Protocol):
         """Send whole frames; what the socket does not take goes to the client's queue."""
 
     def lag(self, data: bytes, sent: int) -> None:
-        """The socket took only ``sent`` bytes of the frames (-1: it is broken); the rest goes to the client's queue."""
+        """Queue what the socket did not take: it took only ``sent`` bytes of the frames (-1: it is broken)."""
 
     def hold(self, why: int, held: bool) -> None:
         """Handle nothing more of what the client sends while there is a reason, a bit of Hold; or not for this one."""

@@ -61,7 +61,7 @@ class Effect:
     OVERFLOW = 16
     """Close the connection as ``overflow`` says."""
     ENDED = 32
-    """What was said goodbye is written."""
+    """Bit: what was said goodbye is written."""
 
 
 class Outboxes:
@@ -77,7 +77,8 @@ class Outboxes:
     # While frames are written
 
     def refused(self, client: Client, data: bytes, sent: int, *, bounded: bool) -> int:
-        """The socket took only ``sent`` bytes of whole frames (-1: it is broken): the rest waits; the effects."""
+        """Keep what the socket did not take, only ``sent`` bytes of whole frames (-1: it is broken); return the
+        effects."""
         if sent < 0:
             return Effect.LOST
         if client.queue is not None:
@@ -93,7 +94,7 @@ class Outboxes:
         return Effect.BLOCKED | (self._bound(client, queue) if bounded else 0)
 
     def offered(self, client: Client, queue: Queue, data: bytes, *, bounded: bool) -> int:
-        """More whole frames come for a client that has a queue; the effects."""
+        """Queue more whole frames for a client that has a queue; return the effects."""
         queue.push(data)
         return self._bound(client, queue) if bounded else 0
 
@@ -121,7 +122,7 @@ class Outboxes:
         return client.lag is not None and bool(client.lag.lost)
 
     def drained(self, client: Client, *, ending: bool) -> int:
-        """The socket took all that waited; the effects."""
+        """Note that the socket took all that waited; return the effects."""
         client.queue = None
         client.allowed = 0
         for observer in self._broker.observers:
@@ -147,7 +148,7 @@ class Outboxes:
     # The end
 
     def end(self, client: Client, code: int, reason: str) -> bytes:
-        """Goodbye is said to the client: what is written to it last, behind the queue if there is one.
+        """Say goodbye to the client: return what is written to it last, behind the queue if there is one.
 
         A slow consumer gets no answers any more, only the close frame. From now on the group's writes skip the socket.
         """
@@ -164,18 +165,18 @@ class Outboxes:
             client.queue.keep_begun(client.terms.wire)
 
     def leave(self, client: Client, code: int, reason: str) -> None:
-        """The client ends, for this reason: from now on its group's writes skip the socket."""
+        """End the client for this reason: from now on its group's writes skip the socket."""
         client.end = (code, reason)
         client.direct = False
         if client.group is not None:
             client.group.refile(client)
 
     def drop(self, client: Client) -> None:
-        """The connection is over: nothing of what waits will be written."""
+        """Drop all that waits, as the connection is over: nothing of it will be written."""
         client.queue = None
 
 
 @lru_cache(maxsize=1)  # a group's members get the same bytes
 def _larger(data: bytes, wire: Wire, bound: int) -> int:
-    """The bytes of those frames which are larger than the bound themselves."""
+    """Return the bytes of those frames which are larger than the bound themselves."""
     return sum(size for frame, _ in wire.split(data) if (size := len(frame)) > bound)

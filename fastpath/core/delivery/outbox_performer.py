@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Socket(Protocol):
-    """What pieces are written to, as the performer sees it."""
+    """The socket that pieces are written to, as the performer sees it."""
 
     def send(self, data: bytes | memoryview) -> int:
         """Take whole pieces, or the rest of some, and return how many bytes were taken; -1 when it is broken."""
 
     def wait(self, data: bytes, sent: int) -> None:
-        """These pieces wait, but for the bytes that were sent: tell past them what of it may not."""
+        """Have these pieces wait, but for the bytes that were sent: tell past them what of it may not."""
 
     def await_room(self, wanted: bool) -> None:
         """Have ``Performer.drain`` called when bytes are taken again; or no more."""
@@ -45,7 +45,7 @@ class Written(Socket, Protocol):
 
     @property
     def bounded(self) -> bool:
-        """Whether the bound on what waits holds for it now."""
+        """True if the bound on what waits holds for the client now."""
 
 
 class Performer:
@@ -74,7 +74,7 @@ class Performer:
             self.lag(link, data, count)
 
     def lag(self, link: Written, data: bytes, sent: int) -> None:
-        """The socket took only ``sent`` bytes: the rest waits, and its owner leaves the fast lane."""
+        """Have the rest wait, as the socket took only ``sent`` bytes; its owner leaves the fast lane."""
         client = link.client
         if client is None:
             self._later(link.end, Effect.LOST)

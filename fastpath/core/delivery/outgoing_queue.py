@@ -24,12 +24,12 @@ class Queue:
         self.size += len(data)
 
     def front(self) -> bytes | memoryview:
-        """The bytes to be written next."""
+        """Return the bytes to be written next."""
         head = self.chunks[0]
         return memoryview(head)[self.sent :] if self.sent else head
 
     def advance(self, count: int) -> None:
-        """``count`` bytes have been sent."""
+        """Advance by ``count`` bytes, which have been sent."""
         self.size -= count
         count += self.sent
         chunks = self.chunks
@@ -38,7 +38,7 @@ class Queue:
         self.sent = count
 
     def purge(self, sids: Container[int], wire: Wire) -> dict[int, int]:
-        """Take out the messages of these subjects; how many there were of each. A frame begun is finished."""
+        """Take out the messages of these subjects; return how many there were of each. A frame begun is finished."""
         purged: dict[int, int] = {}
         kept: list[bytes] = []
         frames = [each for chunk in self.chunks for each in split_messages(chunk, wire)]

@@ -19,9 +19,10 @@ class Writer:
     """Hands bytes to sockets; the edge's replaces this one, which drops them."""
 
     members_max = 1000
-    """To so many clients a group is written in one go; and so many writes to such groups make a turn, about 5 ms."""
+    """Number of clients to whom a group is written in one go; and so many writes to such groups make a turn, about 5
+    ms."""
     step_members = 250
-    """Of a larger group so many are written to before ``over`` is asked."""
+    """Number of members of a larger group who are written to before ``over`` is asked."""
 
     def write_group(self, group: Group, data: bytes) -> None:
         """Send whole frames to every member."""
@@ -38,7 +39,7 @@ class Writer:
         """Send to the one ready member of each group its own frames; ``keys`` and ``frames`` stand in that order."""
 
     def begin(self) -> None:
-        """A turn of writes to large groups begins."""
+        """Begin a turn of writes to large groups."""
 
     def over(self) -> bool:
         """Return whether the writer has taken as long as a turn may; asked after each step of it."""
@@ -49,16 +50,16 @@ class LagListener(Protocol):
     """Is told of clients that do not keep up."""
 
     def blocked(self, client: Client) -> None:
-        """The client's socket does not take what is written."""
+        """Hear that the client's socket does not take what is written."""
 
     def unblocked(self, client: Client) -> None:
-        """The client's socket has taken all that waited."""
+        """Hear that the client's socket has taken all that waited."""
 
     def lagging(self, client: Client, topics: Sequence[Topic]) -> None:
-        """The client's subscriptions to these are conflated from now on."""
+        """Hear that the client's subscriptions to these are conflated from now on."""
 
     def caught_up(self, client: Client, topics: Sequence[Topic]) -> None:
-        """Clients that lagged in these topics are level again."""
+        """Hear that the client, which lagged in these topics, is level again."""
 
 
 class ConflationClock(Protocol):
@@ -75,7 +76,7 @@ class Deliverer(Protocol):
     """The broker (core/broker/broker.py), as those see it that deliver for it."""
 
     base: int
-    """What message times count from, in ms."""
+    """Time that message times count from, in ms."""
     counters: Counters
     dirty: list[Group]
     """Groups that have something pending."""
@@ -86,11 +87,11 @@ class Deliverer(Protocol):
 
     @property
     def grid(self) -> ConflationClock:
-        """Return the clock of conflated feeds."""
+        """The clock of conflated feeds."""
 
     @property
     def observers(self) -> Sequence[LagListener]:
-        """Return those who are told of what clients do."""
+        """Observers who are told of what clients do."""
 
     def snapshot(self, topic: Topic) -> Snapshot | None:
         """Return the subject's snapshot, unless it has expired."""

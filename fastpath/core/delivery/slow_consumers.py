@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 CLOSE = "close"
 CONFLATE = "conflate"
 POLICIES = (CLOSE, CONFLATE)
-"""What a subscription may say of ``slow`` (protocol.md 3.2)."""
+"""Values that a subscription may have for ``slow`` (protocol.md 3.2)."""
 
 CATCH_UP_SUBJECTS_MAX = 500
 """Subjects pulled level in one call: about 2 ms, after which everybody else has a turn."""
 
 
 def policy(client: Client, topic: Topic) -> str:
-    """The ``slow`` of a running subscription."""
+    """Return the ``slow`` of a running subscription."""
     if client.recovering and topic in client.recovering:
         return client.recovering[topic].slow
     lag = client.lag
@@ -70,7 +70,8 @@ def due(client: Client, limits: Limits) -> bool:
 
 
 def shed(broker: Deliverer, client: Client) -> bool:
-    """The client's queue passed its bound: take out what may be conflated; whether the rest fits (features.md C6).
+    """Take out what may be conflated of the client's queue, which passed its bound; return whether the rest fits
+    (features.md C6).
 
     The client is told here, so that it finds no gap unannounced; ``begin`` follows. Called while the broker writes:
     nothing but the client's own queue is touched.
@@ -89,7 +90,7 @@ def shed(broker: Deliverer, client: Client) -> bool:
 
 
 def begin(broker: Deliverer, client: Client) -> None:
-    """The client lags: from now on a number stands for what comes of its subscriptions that are able."""
+    """Begin the client's lag: from now on a number stands for what comes of its subscriptions that are able."""
     if client.closed or not due(client, broker.limits):
         return
     lag = client.lag
@@ -122,7 +123,7 @@ def begin(broker: Deliverer, client: Client) -> None:
 
 
 def catch_up(broker: Deliverer, client: Client) -> bool:
-    """The client's queue is empty: pull its next subscriptions level; whether some are still behind.
+    """Pull the client's next subscriptions level, as its queue is empty; return whether some are still behind.
 
     At most ``CATCH_UP_SUBJECTS_MAX`` at once, and about half of ``Limits.lag_bytes``, so that however much there is to
     tell, this alone does not make the client lag again.
@@ -180,7 +181,7 @@ def catch_up(broker: Deliverer, client: Client) -> bool:
 
 
 def leave(broker: Deliverer, client: Client, topic: Topic) -> bool:
-    """The subscription ends; whether it was behind, and so in no feed."""
+    """End the subscription; return whether it was behind, and so in no feed."""
     lag = client.lag
     if lag is None:
         return False
@@ -194,7 +195,7 @@ def leave(broker: Deliverer, client: Client, topic: Topic) -> bool:
 
 
 def drop(broker: Deliverer, client: Client) -> None:
-    """The client is gone."""
+    """Forget the lag of a client that is gone."""
     lag, client.lag = client.lag, None
     for topic in lag.behind if lag is not None else ():
         _let_go(broker, client, topic)
@@ -215,7 +216,7 @@ def tell(broker: Deliverer, topic: Topic, event: AnyAnswer) -> None:
 
 
 def relieve(broker: Deliverer, topic: Topic, live: ConflationState[Client]) -> None:
-    """More fields are gathered than may be, by a batch or by what other workers accepted: forget what nobody needs.
+    """Forget what nobody needs: more fields are gathered than may be, by a batch or by what other workers accepted.
 
     If that is not enough, those who lag go as in ``give_up``; then the intervals end early, which loses nothing.
     """
@@ -230,7 +231,7 @@ def relieve(broker: Deliverer, topic: Topic, live: ConflationState[Client]) -> N
 
 
 def needed_from(topic: Topic, live: ConflationState[Client], lagging: Iterable[int] = ()) -> int:
-    """The oldest number from which some feed, or somebody who lags, still needs the changes."""
+    """Return the oldest number from which some feed, or somebody who lags, still needs the changes."""
     feeds = (topic.conflated or {}).values()
     return min((*lagging, *(min((feed.sent, *feed.joining.values())) for feed in feeds)), default=live.number)
 
@@ -244,7 +245,7 @@ def give_up(live: ConflationState[Client]) -> None:
 
 
 def _feed_again(broker: Deliverer, client: Client, topic: Topic) -> tuple[SubjectFeed, int]:
-    """The feed that the client follows next, and the number it stands at."""
+    """Return the feed that the client follows next, and the number that the client stands at."""
     old, live = client.subscriptions[topic], topic.live
     assert live is not None
     feed = broker.grid.feed(topic, old.asked, old.phase)
@@ -283,8 +284,8 @@ def anew(broker: Deliverer, client: Client, topic: Topic, feed: SubjectFeed, res
 
 
 def stand_in(broker: Deliverer, topic: Topic, wire: Wire, *, live: bool = False) -> bytes:
-    """What stands for messages that a client has missed for good who sees no numbers: the subject's retained message,
-    or that it was removed; where there is neither, that they are missing. ``live``: all have missed them."""
+    """Return what stands for messages that a client has missed for good who sees no numbers: the subject's retained
+    message, or that it was removed; where there is neither, that they are missing. ``live``: all have missed them."""
     state = broker.state(topic)
     if state is not None:
         found = state.as_message(topic.subject, topic.epoch, topic.seq)
@@ -306,7 +307,7 @@ def _missed(broker: Deliverer, client: Client, topic: Topic, number: int) -> lis
 
 
 def _forget_lost(broker: Deliverer, client: Client, topic: Topic) -> None:
-    """Nothing makes good what the subscription has lost: what came of it behind that goes, too."""
+    """Forget what came of the subscription behind what it has lost, as nothing makes that good."""
     lag, queue = client.lag, client.queue
     if lag is None or topic not in lag.lost:
         return

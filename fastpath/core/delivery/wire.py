@@ -17,10 +17,10 @@ RECENT_BYTES_MAX = 4 << 20
 
 
 LARGE_BYTES = 128 << 10
-"""From here on it is worth it: making one takes longer than a tenth of a millisecond."""
+"""Bytes from which on it is worth it to keep a frame: making one takes longer than a tenth of a millisecond."""
 
 KEPT_BYTES_MAX = 64 << 20
-"""What is remembered of them; the oldest go first, and one alone may be larger."""
+"""Bytes of large frames that are remembered; the oldest go first, and one alone may be larger."""
 
 SHARED = "snapshot"
 """The kind of message (protocol.md 5.1) whose frames are."""
@@ -38,18 +38,18 @@ class Wire(ABC):
     __slots__ = ("_recent", "_recent_bytes", "deflate_bytes", "form", "window_bits")
 
     transport = ""
-    """What carries the pieces, as operators see it."""
+    """Transport of the pieces, as operators see it."""
     pings = True
-    """Whether a client that is silent is asked for a sign of life; else it has to give one by itself."""
+    """True if a client that is silent is asked for a sign of life; else the client has to give one by itself."""
     answers = False
-    """Whether it answers a ping, with the payload of that; else it lives as long as it takes what it is sent."""
+    """True if a client answers a ping, with the payload of that; else it lives as long as it takes what it is sent."""
     dated = True
-    """Whether messages have times, which count from a base (protocol.md 4.9)."""
+    """True if messages have times, which count from a base (protocol.md 4.9)."""
     numbered = True
-    """Whether readers see the numbers of messages, and so that some are missing; else something is told that stands for
+    """True if readers see the numbers of messages, and so that some are missing; else something is told that stands for
     what is missing: the subject's retained message, its removal, or a ``gap``."""
     acknowledges = False
-    """Whether each publication that has an id is answered, and known to its readers as its publisher's."""
+    """True if each publication that has an id is answered, and known to its readers as its publisher's."""
     payload = staticmethod(encode_message)
     """Makes of a message what ``message`` takes, the same for all wires of a form."""
 
@@ -65,8 +65,8 @@ class Wire(ABC):
         """Return the piece of a message's payload."""
 
     def message_again(self, payload: bytes) -> bytes:
-        """As ``message``, for stored messages: many clients get the same ones, one after another, and what was
-        compressed of late is not compressed again."""
+        """Return the piece as ``message`` does, for stored messages: many clients get the same ones, one after another,
+        and what was compressed of late is not compressed again."""
         if not self.window_bits or len(payload) < self.deflate_bytes:
             return self.message(payload)
         piece = self._recent.get(payload)
@@ -127,7 +127,7 @@ class LargeFrames:
         self._size = 0
 
     def find(self, sid: int, wire: Wire, newest: Message, place: tuple[int, int, int]) -> bytes | None:
-        """The frame of the snapshot as it stands, if it is remembered."""
+        """Return the frame of the snapshot as it stands, if the frame is remembered."""
         kept = self._kept.get((sid, wire)) if self._kept else None
         return None if kept is None or kept.newest is not newest or kept.place != place else kept.frame
 
@@ -148,7 +148,8 @@ class LargeFrames:
 
 
 def pieces(frames: Sequence[bytes]) -> Iterator[bytes]:
-    """The frames in their order, small ones joined and each large one as it is: copies of it would be each client's."""
+    """Yield the frames in their order, small ones joined and each large one as it is: copies of it would be each
+    client's."""
     small: list[bytes] = []
     for frame in frames:
         if len(frame) >= LARGE_BYTES:
@@ -176,13 +177,13 @@ class Terms:
 
 @cache
 def terms_of(wire: Wire, batch_ms: int = 0, batch_bytes: int = 0) -> Terms:
-    """The terms of this make; two of the same are the same object."""
+    """Return the terms of this make; two of the same are the same object."""
     return Terms(wire, batch_ms, batch_bytes)
 
 
 @lru_cache(maxsize=1)
 def split_messages(chunk: bytes, wire: Wire) -> list[tuple[bytes, int]]:
-    """The single pieces of a queue's chunk of whole ones, each with the subject id of its message, or -1.
+    """Return the single pieces of a queue's chunk of whole ones, each with the subject id of its message, or -1.
 
     The last one asked for is remembered, because many clients that lag have the same chunk in their queues; who asks
     last lets it go (``cache_clear``).

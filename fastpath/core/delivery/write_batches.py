@@ -21,12 +21,12 @@ class Batches:
         self.holding: dict[Terms, dict[Group, Held]] = {}
         """The groups that hold something, by their terms; empty while none does."""
         self.begun: Callable[[], int] | None = None
-        """Called when a group begins to hold something; marks that with a number, for ``released``."""
+        """Function called when a group begins to hold something; it marks that with a number, for ``released``."""
         self.released: Callable[[int, int], None] | None = None
         """Told of what is written next how the beginning was marked, and how many deliveries that are."""
 
     def time(self, begun: Callable[[], int], released: Callable[[int, int], None]) -> None:
-        """Have these told of what is collected from now on."""
+        """Have these functions told of what is collected from now on."""
         self.begun, self.released = begun, released
 
     def collect(self, groups: list[Group], now: int) -> list[Group]:
@@ -76,7 +76,7 @@ class Batches:
                 self.released(held.mark, len(held.frames) * len(group))
 
     def waiting(self) -> Iterator[Group]:
-        """The groups that hold something."""
+        """Yield the groups that hold something."""
         return chain.from_iterable(self.holding.values())
 
     def wait_ms(self, now: int) -> int | None:

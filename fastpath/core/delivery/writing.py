@@ -38,7 +38,7 @@ class Writing:
         self._left: list[Group] = []
         """Small groups for which there was no room in the last turn."""
         self._large: dict[Group, None] = {}
-        """Those that are written in slices; the first has the next turn."""
+        """Groups that are written in slices; the first has the next turn."""
         self.behind = False
         """Something to be written had no room in the last turn: ``flush`` is to be called in the next one."""
         self.delayed = False
@@ -103,8 +103,8 @@ class Writing:
                 self._write_small([group], 1, sliced=False)
 
     def rebase(self) -> list[Group]:
-        """The base of message times is about to move: the groups that have something pending, which counts from the
-        old one and begins with it now where that has not been told."""
+        """Return the groups that have something pending, as the base of message times is about to move: what is pending
+        counts from the old base, and begins with it now where that has not been told."""
         broker = self._broker
         rows: list[Group] = []
         for group in dict.fromkeys(chain(broker.dirty, self._left, self._large, self.batches.waiting())):
@@ -121,8 +121,11 @@ class Writing:
     # Small groups: one write each, all that is pending
 
     def _write_small(self, groups: list[Group], room: int, *, sliced: bool = True) -> int:
-        """Write what these have pending, up to ``room`` writes; how many of the groups were looked at. Those of one
-        client go together: there a group costs what a client costs, where no two clients want the same."""
+        """Write what these groups have pending, up to ``room`` writes; return how many of them were looked at.
+
+        The groups of one client go together: there a group costs what a client costs, where no two clients want the
+        same.
+        """
         broker = self._broker
         base, writer = broker.base, broker.writer
         members_max = writer.members_max
@@ -168,7 +171,7 @@ class Writing:
     # Large ones, and those whose members do not stand at the same place
 
     def _enter(self, group: Group) -> None:
-        """The group has something pending, and is written in slices."""
+        """Enter a group that has something pending, and is written in slices."""
         progress = group.uneven()
         if not progress.next and self.batches.begun is not None:
             progress.next = self.batches.begun()
@@ -176,8 +179,10 @@ class Writing:
         self.behind = True
 
     def _write_large(self) -> None:
-        """A slice of each in turn, until the turn is over. Who cannot be held may go on publishing: where too much is
-        pending for that, the group's round is ended first."""
+        """Write a slice of each group in turn, until the turn is over.
+
+        Who cannot be held may go on publishing: where too much is pending for that, the group's round is ended first.
+        """
         writer, most = self._broker.writer, 2 * self._broker.limits.pending_bytes
         large = self._large
         writer.begin()
@@ -255,7 +260,7 @@ class Writing:
 
 
 def _rest(group: Group, progress: Progress, client: Client) -> list[bytes]:
-    """The frames of the round that the client is owed still; from here on it has had them."""
+    """Return the frames of the round that the client is owed still; from here on the client has had them."""
     if not progress.writing:
         return []
     had = progress.parts.pop(client, 0)
@@ -263,7 +268,7 @@ def _rest(group: Group, progress: Progress, client: Client) -> list[bytes]:
 
 
 def _size(group: Group) -> int:
-    """The bytes that are pending, beside what is being written."""
+    """Return the bytes that are pending, beside what is being written."""
     progress = group.uneven()
     progress.size += sum(map(len, islice(group.pending, progress.counted, None)))
     progress.counted = len(group.pending)

@@ -23,7 +23,8 @@ _decode = msgspec.msgpack.Decoder(dict[int, dict[int | str, int]]).decode
 
 
 def encode_cursor(positions: Positions, asked: Sequence[str]) -> str:
-    """The cursor; the subjects in ``asked``, which the request has in the same order, go by their places there."""
+    """Return the cursor; the subjects in ``asked``, which the request has in the same order, go by their places
+    there."""
     places = {subject: place for place, subject in enumerate(asked)}
     by_epoch: dict[int, dict[int | str, int]] = {}
     for subject, (epoch, seq) in positions.items():
@@ -33,7 +34,7 @@ def encode_cursor(positions: Positions, asked: Sequence[str]) -> str:
 
 
 def decode_cursor(text: str, asked: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The positions that a cursor of a request for these subjects stands for. Raises InvalidMessage."""
+    """Return the positions that a cursor of a request for these subjects stands for; raise InvalidMessage."""
     try:
         if len(text) > CURSOR_BYTES_MAX or not text.isascii():
             raise ValueError("too long")

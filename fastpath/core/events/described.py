@@ -46,7 +46,7 @@ _ROOM = CURSOR_BYTES_MAX * 3 // 4
 """Bytes of positions that fit into a cursor, before they are made a text."""
 
 _SAID = ("server", "user", "time", "ping_ms", "expires")
-"""What of ``connected`` (protocol.md 4.1) means something to a reader."""
+"""Names of what of ``connected`` (protocol.md 4.1) means something to a reader."""
 
 _POSITION_BYTES = 12
 """About what a position takes beside its subject."""
@@ -92,7 +92,7 @@ _pack = msgspec.json.Encoder().encode
 
 
 class _Place(NamedTuple):
-    """How far one subject of the stream is: ``seq`` was sent last, None before anything was."""
+    """The position of one subject of the stream: ``seq`` was sent last, None before anything was."""
 
     subject: str
     epoch: int
@@ -102,11 +102,11 @@ class _Place(NamedTuple):
 
 
 class DescribedEvents:
-    """Where a stream stands: ``follow`` describes its next events, and gives where it stands behind them.
+    """The place of a stream: ``follow`` describes its next events, and gives the place behind them.
 
-    ``asked`` are the subjects and patterns of its request, ``since`` the positions that it came with: of a subject that
-    has not begun again yet they still hold. It never changes, so that streams which stand at the same place are one,
-    and what comes is described once for all of them (``Streams``).
+    ``asked`` are the subjects and patterns of the stream's request, ``since`` the positions that the request came with:
+    of a subject that has not begun again yet they still hold. A place never changes, so that streams which stand at the
+    same place are one, and what comes is described once for all of them (``Streams``).
     """
 
     __slots__ = ("__weakref__", "_changes", "_shared", "asked", "base", "count", "mark", "named", "since")
@@ -119,15 +119,15 @@ class DescribedEvents:
         """The places of all subjects; never changed, so that a step copies only what differs from it, ``_changes``."""
         self._changes: dict[int, _Place] = {}
         self.count = 0
-        """How many places there are."""
+        """Number of places that there are."""
         self.named = sum(len(subject.encode()) for subject in since if subject not in self.asked)
         """The bytes that subjects take which the request does not name."""
         self.mark = 0
         """One number for all places, in whatever order they came."""
 
     def follow(self, events: bytes) -> tuple[bytes, DescribedEvents]:
-        """What the reader is sent of a piece of the stream, which begins and ends between two events, and the place
-        behind it."""
+        """Return what the reader is sent of a piece of the stream, which begins and ends between two events, and the
+        place behind it."""
         behind = DescribedEvents(self.asked, {})
         behind.base, behind.named, behind.mark, behind.count = self.base, self.named, self.mark, self.count
         behind._shared, behind._changes, behind.since = self._shared, self._changes.copy(), self.since
@@ -187,7 +187,7 @@ class DescribedEvents:
         return (*told, encode_event(described, cursor=self._cursor()))
 
     def _cursor(self) -> str:
-        """Where the reader stands with all that it has been sent."""
+        """Return where the reader stands with all that it has been sent."""
         if self.named + _POSITION_BYTES * (self.count + len(self.since)) > _ROOM:
             return UNKNOWN
         positions = {
@@ -218,9 +218,9 @@ class DescribedEvents:
         return (_named(content.pop("op"), content),)
 
     def _results(self, answer: Subscribed) -> Sequence[bytes]:
-        """What became of each subject; its id is the reader's no business.
+        """Return what became of each subject; its id is the reader's no business.
 
-        The last one has a cursor: a reader that goes before the first message comes back to there, or it would not
+        The last result has a cursor: a reader that goes before the first message comes back to there, or it would not
         hear what it missed.
         """
         told: list[tuple[bytes, str]] = []
@@ -283,7 +283,7 @@ class Streams:
         self._places: WeakValueDictionary[tuple[tuple[str, ...], int, int], DescribedEvents] = WeakValueDictionary()
 
     def follow(self, at: DescribedEvents, events: bytes) -> tuple[bytes, DescribedEvents]:
-        """As ``DescribedEvents.follow``, to the one that stands for the place behind the events."""
+        """Follow events as ``DescribedEvents.follow`` does, to the one object that stands for the place behind them."""
         described, behind = at.follow(events)
         found = self._places.setdefault((behind.asked, behind.base, behind.mark), behind)
         return described, behind if found is behind or not found.same(behind) else found
@@ -295,7 +295,7 @@ def _named(name: str, content: dict[str, Any]) -> bytes:
 
 @lru_cache(maxsize=64)
 def _described(payload: bytes, subject: str, epoch: int, base: int) -> tuple[int, str, bytes]:
-    """A row's number and kind, and the message described; many readers get the same one, one after another."""
+    """Return a row's number and kind, and the message described; many readers get the same one, one after another."""
     row = _rows(payload)
     meta = row.meta
     described = _Described(

@@ -8,13 +8,13 @@ PING = b":\n\n"
 """A comment, which readers ignore: it keeps proxies from ending a stream that is silent."""
 
 _MESSAGE = b"data: ["
-"""How the event of a message begins (protocol.md 5.1); answers are maps."""
+"""First bytes of the event of a message (protocol.md 5.1); answers are maps."""
 
 
 def encode_event(payload: bytes, name: str = "", cursor: str = "") -> bytes:
-    """JSON as an event; it has no line ends in it, for JSON escapes them.
+    """Return JSON as an event; it has no line ends in it, for JSON escapes them.
 
-    ``name`` is the type that a reader listens to, ``message`` without one; ``cursor`` is what it resumes from.
+    ``name`` is the type that a reader listens to, ``message`` without one; ``cursor`` is what the reader resumes from.
     """
     if not name and not cursor:
         return b"data: %b\n\n" % payload
@@ -25,12 +25,12 @@ def encode_event(payload: bytes, name: str = "", cursor: str = "") -> bytes:
 
 
 def encode_goodbye(code: int, reason: str) -> bytes:
-    """The last event of a stream that the server ends, with a code of protocol.md 7."""
+    """Return the last event of a stream that the server ends, with a code of protocol.md 7."""
     return encode_event(json.dumps({"code": int(code), "reason": reason}).encode(), "close")
 
 
 def split_events(buffer: bytes) -> list[bytes]:
-    """The single events of a queue. Raises ValueError unless it begins and ends between two."""
+    """Return the single events of a queue; raise ValueError unless the queue begins and ends between two."""
     events = buffer.split(b"\n\n")
     if events.pop():
         raise ValueError("no whole events: cut the queue between them")
@@ -38,5 +38,5 @@ def split_events(buffer: bytes) -> list[bytes]:
 
 
 def sid_of_event(event: bytes) -> int:
-    """The subject id of a message's event; -1 for anything else."""
+    """Return the subject id of a message's event; -1 for anything else."""
     return int(event[len(_MESSAGE) : event.index(b",")]) if event.startswith(_MESSAGE) else -1

@@ -14,18 +14,18 @@ from .cursor import UNKNOWN, decode_cursor
 from .framing import encode_event
 
 EVENTS_PATH = "/events"
-"""Where events are read."""
+"""Path where events are read."""
 
 SESSION_PATH = "/session/stream"
-"""Where a session over HTTP begins that reads a stream."""
+"""Path where a session over HTTP begins that reads a stream."""
 
 STREAMS = (EVENTS_PATH, SESSION_PATH)
-"""What a GET of these brings has no end."""
+"""Paths of which a GET brings what has no end."""
 
 EVENTS_TYPE = "text/event-stream"
 
 RETRY_MS = 2000
-"""After so long a browser comes back whose stream has ended."""
+"""Milliseconds after which a browser comes back whose stream has ended."""
 
 _NOWHERE = (0, 0)
 """The position of who has had a subject or pattern and does not say how far it was (protocol.md 3.8)."""
@@ -46,15 +46,15 @@ class EventsRequest(NamedTuple):
 
     @property
     def known(self) -> dict[str, tuple[int, int]]:
-        """Where the reader says that it is."""
+        """Positions where the reader says that it is."""
         return {subject: place for subject, place in self.since.items() if place != _NOWHERE}
 
 
 def parse_events_request(query: str, last_event_id: str = "") -> EventsRequest:
-    """The request of an address's query and of the header ``Last-Event-ID``, which a browser sends when it comes back;
-    ``since`` is the same for its first time, or EPOCH,SEQ for all subjects. Raises InvalidMessage.
+    """Return the request of an address's query and of the header ``Last-Event-ID``, which a browser sends when it comes
+    back; ``since`` is the same for its first time, or EPOCH,SEQ for all subjects.
 
-    A cursor that is none is told, and the stream begins as a new one.
+    Raises InvalidMessage. A cursor that is none is told, and the stream begins as a new one.
     """
     try:
         given = parse_qs(query, keep_blank_values=True, max_num_fields=SUBJECTS_PER_COMMAND_MAX, errors="strict")
@@ -88,7 +88,7 @@ def parse_events_request(query: str, last_event_id: str = "") -> EventsRequest:
 
 
 def opening(asked: EventsRequest) -> bytes:
-    """What a stream begins with: when to come back, and what could not be made of the cursor that was given."""
+    """Return what a stream begins with: when to come back, and what could not be made of the cursor that was given."""
     told = [b"retry: %d\n\n" % RETRY_MS]
     if asked.malformed:
         told.append(_event("refused", code="invalid", reason=asked.malformed))

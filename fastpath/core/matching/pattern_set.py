@@ -25,7 +25,7 @@ class PatternSet:
 
     @classmethod
     def parse(cls, text: str) -> PatternSet:
-        """Patterns separated by commas; raises ValueError."""
+        """Read patterns separated by commas; raise ValueError."""
         patterns = [pattern.strip() for pattern in text.split(",") if pattern.strip()]
         for pattern in patterns:
             check_pattern(pattern, names=False)

@@ -18,7 +18,7 @@ class SubjectOptions:
     """
 
     def __init__(self, defaults: TopicOptions, rows: Iterable[OptionRow] = ()) -> None:
-        """Of several rows with one pattern the last one counts."""
+        """Sort the rows by their patterns; of several with one pattern the last one counts."""
         by_pattern = {row.pattern: row for row in rows}
         self.rows = sorted(by_pattern.values(), key=lambda row: specificity(row.pattern), reverse=True)
         """The most specific first, of those that cover one subject."""
@@ -35,18 +35,18 @@ class SubjectOptions:
         return max([self.defaults.cache_ms, *(row.cache_ms for row in self.rows if row.cache_ms is not None)])
 
     def covering(self, subject: str) -> list[OptionRow]:
-        """The rows whose patterns cover the subject, the most specific first."""
+        """Return the rows whose patterns cover the subject, the most specific first."""
         return [self.rows[rank] for rank in sorted(place.rank for place in self._patterns.match(subject))]
 
     def winners(self, subject: str) -> dict[str, OptionRow]:
-        """The row that says it, by the name of each option that one says for the subject."""
+        """Return the row that says it, by the name of each option that one says for the subject."""
         won: dict[str, OptionRow] = {}
         for row in reversed(self.covering(subject)):
             won |= {name: row for name in OPTIONS if getattr(row, name) is not None}
         return won
 
     def find(self, subject: str) -> TopicOptions | None:
-        """What is in force for the subject, the same object for all of which the same is; None where no row says
+        """Return what is in force for the subject, the same object for all of which the same is; None where no row says
         anything: the node's settings count."""
         if not self.rows:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 from ..protocol.subject import is_reserved
 
 HERE = ""
-"""Under which key a node holds what stands at its own place: no segment is empty."""
+"""Key under which a node holds what stands at its own place: no segment is empty."""
 
 
 class Tree:
@@ -53,7 +53,7 @@ class Tree:
             del nodes[-1][segments.pop()]
 
     def below(self, prefix: str) -> dict[str, Any]:
-        """What stands right below a place, by segment, and at ``HERE`` what stands at the place itself.
+        """Return what stands right below a place, by segment, and at ``HERE`` what stands at the place itself.
 
         A dict is again such a place, anything else the value of a subject with nothing below it. ``prefix`` is empty
         for the root. The dict is the tree's own: it changes with it.
@@ -67,7 +67,7 @@ class Tree:
         return node
 
     def find(self, pattern: str) -> Iterator[Any]:
-        """The values that the pattern covers, as it goes: what is added or taken out meanwhile may be among them.
+        """Yield the values that the pattern covers, as it goes: what is added or taken out meanwhile may be among them.
 
         None stands for a place that was looked at: who has little time counts these too.
         """
@@ -97,7 +97,7 @@ def _find(node: dict[str, Any], segments: list[str], at: int) -> Iterator[Any]:
 
 
 def _below(child: Any) -> Iterator[Any]:
-    """The value of a place, and all below it."""
+    """Yield the value of a place, and all below it."""
     if type(child) is not dict:
         yield child
         return

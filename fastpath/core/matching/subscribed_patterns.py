@@ -20,7 +20,7 @@ class HasTexts(Hashable, Protocol):
 
     @property
     def texts(self) -> Iterable[str]:
-        """Return the patterns."""
+        """The patterns."""
 
 
 C = TypeVar("C", bound=Hashable)
@@ -50,21 +50,21 @@ class Patterns(Generic[C, S, M]):
         self._root: PatternNode[C, S, M] = PatternNode()
 
     def add(self, client: C, wild: S) -> None:
-        """The client subscribes to the pattern, or to it in another way."""
+        """Subscribe the client to the pattern, or to it in another way."""
         place = self.place(wild.text)
         if place.members is None:
             place.members = {}
         place.members[client] = wild
 
     def discard(self, client: C, text: str) -> None:
-        """The client ends its subscription to the pattern, or a cohort cares for it."""
+        """End the client's subscription to the pattern, as the client says or a cohort cares for it."""
         places = self._path(text)
         if places is not None and places[-1].members is not None:
             places[-1].members.pop(client, None)
             self._prune(places, text)
 
     def add_cohort(self, cohort: M) -> None:
-        """Clients with these patterns have come together."""
+        """Add clients with these patterns that have come together."""
         for text in cohort.texts:
             place = self.place(text)
             if place.cohorts is None:
@@ -72,7 +72,7 @@ class Patterns(Generic[C, S, M]):
             place.cohorts[cohort] = None
 
     def discard_cohort(self, cohort: M) -> None:
-        """The cohort has no member any more."""
+        """Take out a cohort that has no member any more."""
         for text in cohort.texts:
             places = self._path(text)
             if places is not None and places[-1].cohorts is not None:
@@ -80,7 +80,7 @@ class Patterns(Generic[C, S, M]):
                 self._prune(places, text)
 
     def match(self, subject: str) -> list[PatternNode[C, S, M]]:
-        """The patterns that cover the subject."""
+        """Return the patterns that cover the subject."""
         found: list[PatternNode[C, S, M]] = []
         segments = subject[1:].split("/")
         places: list[PatternNode[C, S, M]] = [self._root]
@@ -110,7 +110,7 @@ class Patterns(Generic[C, S, M]):
             self.place(text).rank = rank
 
     def place(self, text: str) -> PatternNode[C, S, M]:
-        """The pattern's, made if need be."""
+        """Return the place of the pattern, made if need be."""
         place = self._root
         for segment in text[1:].split("/"):
             if place.children is None:
@@ -140,7 +140,8 @@ def covers(pattern: str, subject: str) -> bool:
 
 
 def covers_segments(wanted: list[str], given: list[str]) -> bool:
-    """The same, of their segments: as a right, but that no wildcard in the first place stands for what is reserved."""
+    """Return whether the wanted segments cover the given ones: as a right, but that no wildcard in the first place
+    stands for what is reserved."""
     first = wanted[0]
     if first != given[0] and (first not in ("*", "**") or is_reserved(given[0])):
         return False

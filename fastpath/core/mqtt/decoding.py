@@ -53,16 +53,16 @@ class Splitter:
 
     @property
     def waits(self) -> int:
-        """How many bytes of a packet are here that is not whole."""
+        """Number of bytes that are here of a packet that is not whole."""
         return len(self._buffer)
 
     @property
     def idle(self) -> bool:
-        """Whether what comes next is the beginning of a packet."""
+        """True if what comes next is the beginning of a packet."""
         return not self._buffer and self.error is None
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The packets that are whole now, each from its first byte on."""
+        """Return the packets that are whole now, each from its first byte on."""
         if self.error is not None:
             return []
         if self._buffer:
@@ -88,7 +88,7 @@ class Splitter:
         return packets
 
     def _length(self, data: bytes, at: int) -> int:
-        """How long the packet is that begins there, all in all; 0 while that is not known."""
+        """Return how long the packet is that begins there, all in all; 0 while that is not known."""
         remaining, place = data[at + 1] & 0x7F, 1
         while data[at + place] & 0x80:
             place += 1
@@ -106,7 +106,7 @@ class Splitter:
 
 
 def decode(packet: bytes, level: int) -> AnyPacket:
-    """One whole packet of that protocol level, which a CONNECT says itself; raises MqttError."""
+    """Read one whole packet of that protocol level, which a CONNECT says itself; raise MqttError."""
     kind, flags = packet[0] >> 4, packet[0] & 0x0F
     at = 1
     while packet[at] & 0x80:
@@ -129,7 +129,7 @@ def _packet_id(body: Body) -> int:
 
 
 def _topic(text: str) -> str:
-    """A topic name; a wildcard in it is none (4.7.1)."""
+    """Return a topic name; raise MqttError where it has a wildcard (4.7.1)."""
     if "+" in text or "#" in text:
         raise MqttError(Reason.TOPIC_INVALID, "a topic name has no wildcards")
     return text

@@ -20,4 +20,4 @@ class _Empty(dict[Any, Any]):
 
 
 NO_ENTRIES: dict[Any, Any] = _Empty()
-"""Before the first entry a dict of one's own takes its place."""
+"""Dict that stands for one's own until the first entry, when one's own takes its place."""

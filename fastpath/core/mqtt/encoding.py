@@ -26,7 +26,7 @@ PINGREQ, PINGRESP = b"\xc0\0", b"\xd0\0"
 
 
 def encode(packet: AnyPacket, level: int) -> bytes:
-    """A packet as bytes of that protocol level (4 or 5); raises ValueError for what has no form."""
+    """Return a packet as bytes of that protocol level (4 or 5); raise ValueError for what has no form."""
     match packet:
         case PublishPacket():
             return encode_publish(packet, level)
@@ -57,7 +57,7 @@ def encode(packet: AnyPacket, level: int) -> bytes:
 
 
 def encode_publish(packet: PublishPacket, level: int) -> bytes:
-    """A PUBLISH as bytes (3.3)."""
+    """Return a PUBLISH as bytes (3.3)."""
     flags = packet.dup << 3 | packet.qos << 1 | packet.retain
     number = fields.two(packet.packet_id) if packet.qos else b""
     body = fields.text(packet.topic) + number + _properties(packet.properties, level) + packet.payload
@@ -65,7 +65,7 @@ def encode_publish(packet: PublishPacket, level: int) -> bytes:
 
 
 def encode_ack(kind: int, packet_id: int, level: int, code: int = 0, properties: Properties = NONE) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP as bytes, as short as it can be (3.4 to 3.7)."""
+    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP as bytes, as short as it can be (3.4 to 3.7)."""
     flags = 2 if kind == Type.PUBREL else 0
     if level != V5 or not (code or properties):
         return bytes((kind << 4 | flags, 2)) + packet_id.to_bytes(2)
@@ -81,7 +81,7 @@ def _properties(values: Properties, level: int) -> bytes:
 
 
 def _coded(code: int, properties: Properties) -> bytes:
-    """A reason code and properties, of which nothing stands for "success, and none"."""
+    """Return a reason code and properties as bytes, of which nothing stands for "success, and none"."""
     if properties:
         return bytes((code,)) + fields.properties(properties)
     return bytes((code,)) if code else b""

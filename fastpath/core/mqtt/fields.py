@@ -12,7 +12,7 @@ VARIABLE_MAX = 268_435_455
 """The largest variable byte integer (1.5.5), and so the largest remaining length."""
 
 LENGTH_MAX = 65_535
-"""Of a text or of binary data, in bytes."""
+"""Bytes of a text or of binary data at most."""
 
 PAIRS_MAX = 1000
 """Properties of a packet that may come more than once."""
@@ -32,7 +32,7 @@ class Body:
         self.end = len(data)
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Take so many bytes."""
         at = self.at
         if at + count > self.end:
             raise MqttError(Reason.MALFORMED, "a field goes beyond the end of its packet")
@@ -40,19 +40,19 @@ class Body:
         return self.data[at : at + count]
 
     def byte(self) -> int:
-        """One byte."""
+        """Read one byte."""
         return self.take(1)[0]
 
     def two(self) -> int:
-        """A two byte integer."""
+        """Read a two byte integer."""
         return int.from_bytes(self.take(2))
 
     def four(self) -> int:
-        """A four byte integer."""
+        """Read a four byte integer."""
         return int.from_bytes(self.take(4))
 
     def variable(self) -> int:
-        """A variable byte integer, as short as it can be."""
+        """Read a variable byte integer, as short as it can be."""
         value = 0
         for place in range(4):
             byte = self.byte()
@@ -64,11 +64,11 @@ class Body:
         raise MqttError(Reason.MALFORMED, "a variable byte integer of over four bytes")
 
     def binary(self) -> bytes:
-        """Binary data, with its length before it."""
+        """Read binary data, with its length before it."""
         return self.take(self.two())
 
     def text(self) -> str:
-        """A UTF-8 text without the null character and surrogates (1.5.4)."""
+        """Read a UTF-8 text without the null character and surrogates (1.5.4)."""
         raw = self.binary()
         try:
             text = raw.decode()
@@ -79,21 +79,21 @@ class Body:
         return text
 
     def pair(self) -> tuple[str, str]:
-        """A pair of texts."""
+        """Read a pair of texts."""
         return self.text(), self.text()
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Take all that is left."""
         at, self.at = self.at, self.end
         return self.data[at:]
 
     def over(self) -> None:
-        """The packet ends here."""
+        """Check that the packet ends here; raise MqttError."""
         if self.at != self.end:
             raise MqttError(Reason.MALFORMED, "a packet has more in it than it may")
 
     def properties(self, of: int) -> Properties:
-        """The properties of a packet of that type, or of the will."""
+        """Read the properties of a packet of that type, or of the will."""
         length = self.variable()
         if not length:
             return {}
@@ -129,17 +129,17 @@ class Body:
 
 
 def two(value: int) -> bytes:
-    """A two byte integer."""
+    """Write a two byte integer."""
     return value.to_bytes(2)
 
 
 def four(value: int) -> bytes:
-    """A four byte integer."""
+    """Write a four byte integer."""
     return value.to_bytes(4)
 
 
 def variable(value: int) -> bytes:
-    """A variable byte integer; raises ValueError beyond its bound."""
+    """Write a variable byte integer; raise ValueError beyond its bound."""
     if value < 0x80:
         return bytes((value,))
     if value > VARIABLE_MAX:
@@ -153,24 +153,24 @@ def variable(value: int) -> bytes:
 
 
 def binary(value: bytes) -> bytes:
-    """Binary data, with its length before it; raises ValueError beyond its bound."""
+    """Write binary data, with its length before it; raise ValueError beyond its bound."""
     if len(value) > LENGTH_MAX:
         raise ValueError(f"{len(value)} bytes are over {LENGTH_MAX}")
     return len(value).to_bytes(2) + value
 
 
 def text(value: str) -> bytes:
-    """A UTF-8 text."""
+    """Write a UTF-8 text."""
     return binary(value.encode())
 
 
 def pair(value: tuple[str, str]) -> bytes:
-    """A pair of texts."""
+    """Write a pair of texts."""
     return text(value[0]) + text(value[1])
 
 
 def properties(values: Properties) -> bytes:
-    """Properties, with their length before them."""
+    """Write properties, with their length before them."""
     if not values:
         return b"\0"
     parts: list[bytes] = []

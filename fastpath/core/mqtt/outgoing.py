@@ -38,17 +38,17 @@ ALIASES_MAX = 256
 _DUP, _QOS = 8, 6
 
 _ID_BYTES_MAX = 3
-"""By so much a packet id makes a packet longer: its two bytes, and one more that says how long the packet is."""
+"""Bytes by which a packet id makes a packet longer: its two, and one more that says how long the packet is."""
 
 
 class Speaker(Protocol):
-    """What has the words of the server: the talk that these messages are of."""
+    """Says the words of the server: the talk that these messages are of."""
 
     def say(self, record: bytes) -> bytes:
-        """The packets of a record that is no message."""
+        """Return the packets of a record that is no message."""
 
     def missed(self, subject: str) -> None:
-        """The client has missed messages of the subject, and nothing else tells it so: it is sent no more."""
+        """Note that the client has missed messages of the subject, and nothing else tells it so: it is sent no more."""
 
 
 class Connection(Protocol):
@@ -107,12 +107,12 @@ class Outgoing:
         self._asked = False  # the first worker was asked for what is next
 
     def own(self, publisher: str | None) -> None:
-        """What this publisher publishes is the client's own."""
+        """Take what this publisher publishes as the client's own."""
         self._origin = origin_of(publisher) if publisher else -1
 
     @property
     def full(self) -> bool:
-        """Whether the client has to acknowledge before it gets more of QoS 1."""
+        """True if the client has to acknowledge before it gets more of QoS 1."""
         session = self._session
         return (
             bool(self._again)
@@ -122,18 +122,18 @@ class Outgoing:
 
     @property
     def waits(self) -> bool:
-        """Whether something of an earlier connection is still to be sent again."""
+        """True if something of an earlier connection is still to be sent again."""
         return bool(self._again)
 
     @property
     def plain(self) -> bool:
-        """Whether this client gets exactly what everybody gets."""
+        """True if this client gets exactly what everybody gets."""
         return not self._packet_bytes_max and not self._aliases_max and self._session.simple
 
     def take(self, data: bytes | memoryview, now: int) -> tuple[int, bytes]:
-        """How many bytes of whole records can leave now, and the packets that they become.
+        """Return how many bytes of whole records can leave now, and the packets that they become.
 
-        No more is looked at than that: it is asked for after each acknowledgement.
+        No more is looked at than that: ``take`` is called after each acknowledgement.
         """
         taken, out, view = 0, [], memoryview(data)
         while taken < len(view):
@@ -153,8 +153,8 @@ class Outgoing:
         return taken, b"".join(out)
 
     def take_alike(self, messages: Sequence[SharedMessage]) -> bytes | None:
-        """The packets of live messages that many are sent, as ``take`` would make them; None, and nothing is done, if
-        for this client they are anything but what everybody gets, with the QoS that it wants."""
+        """Return the packets of live messages that many are sent, as ``take`` would make them; None, and nothing is
+        done, if for this client they are anything but what everybody gets, with the QoS that it wants."""
         session = self._session
         if (
             self._again
@@ -190,7 +190,8 @@ class Outgoing:
         return b"".join(out)
 
     def again(self) -> bytes:
-        """What the client has not acknowledged on an earlier connection (4.4), as much as it takes at present."""
+        """Return what the client has not acknowledged on an earlier connection (4.4), as much as it takes at
+        present."""
         session, again, out = self._session, self._again, []
         while again and len(session.in_flight) - len(again) < self._in_flight_max:
             packet = session.in_flight.get(again[0])
@@ -208,7 +209,7 @@ class Outgoing:
         return b"".join(out)
 
     def _message(self, data: bytes, now: int) -> bytes | None:
-        """The packet, empty if the client does not want it; None while it takes no more."""
+        """Return the packet of a record, empty if the client does not want it; None while the client takes no more."""
         session, record = self._session, read_message(data)
         if not record.packet:
             return b""
@@ -257,9 +258,11 @@ class Outgoing:
         return b""
 
     def _owed(self, record: Record, topic: str, options: Options | None) -> bool:
-        """Whether the client was to get each message of the topic, also those that are missing: by a subscription of
-        its own, or as one of a group of which nobody was there to take them. What the server says of itself no log
-        keeps."""
+        """Return whether the client was to get each message of the topic, also those that are missing: by a
+        subscription of its own, or as one of a group of which nobody was there to take them.
+
+        What the server says of itself no log keeps.
+        """
         if is_system(topic):
             return False
         if options is not None and options.qos:
@@ -329,8 +332,8 @@ class Outgoing:
         before: int,
         told: bool,
     ) -> bytes:
-        """The packet, empty if the client is to have none; ``before`` is the packet id that it had, if it comes again,
-        and ``told`` says whether it had the retain flag then."""
+        """Return the packet, empty if the client is to have none; ``before`` is the packet id that it had, if it comes
+        again, and ``told`` says whether it had the retain flag then."""
         flags, packet = record.flags, record.packet
         if flags & SNAPSHOT and (flags & EMPTY or not options.wants):
             return b""
@@ -356,7 +359,7 @@ class Outgoing:
         return self._aliased(packet, record) if self._aliases_max else packet
 
     def _aliased(self, packet: bytes, record: Record) -> bytes:
-        """The packet with a topic alias, in place of its topic from the second time on (5: 3.3.2.3.4).
+        """Return the packet with a topic alias, in place of its topic from the second time on (5: 3.3.2.3.4).
 
         The topics that come first have one; what is sent again on another connection has none.
         """
@@ -382,7 +385,7 @@ class Outgoing:
         return aliased
 
     def _rewritten(self, packet: bytes, topic_end: int, packet_id: int, identifiers: tuple[int, ...]) -> bytes:
-        """The packet with its id, and with the identifiers of subscriptions among its properties."""
+        """Return the packet with its id, and with the identifiers of subscriptions among its properties."""
         at = _body(packet)
         number = fields.two(packet_id) if packet_id else b""
         rest = packet[topic_end:]
@@ -411,7 +414,7 @@ class SharedMessage(msgspec.Struct, gc=False):
 
     @classmethod
     def of(cls, record: Record, before: int) -> SharedMessage:
-        """What the record of a message says, which comes behind so many bytes."""
+        """Return what the record of a message says, which comes behind so many bytes."""
         packet, topic = record.packet, _topic(record)
         at, tail = _body(packet), packet[record.topic_end :]
         topic_bytes = packet[at : record.topic_end]
@@ -435,7 +438,7 @@ class SharedPackets:
         self.messages: list[SharedMessage] | None = None
 
     def read(self, data: bytes) -> None:
-        """From now on it is about these whole records."""
+        """Read these whole records, which the answers are about from now on."""
         if data is self._data:
             return
         self._data = data
@@ -456,7 +459,7 @@ class SharedPackets:
 
 
 def _body(packet: bytes) -> int:
-    """Where a packet's body begins."""
+    """Return where a packet's body begins."""
     at = 1
     while packet[at] & 0x80:
         at += 1

@@ -20,18 +20,18 @@ RESERVED = "mqtt."
 CONTENT_TYPE = "mqtt.content_type"
 CORRELATION = "mqtt.correlation_data"
 EXPIRES = "mqtt.expires"
-"""Until when the message is of use, in ms since 1970."""
+"""Name of the field that says until when the message is of use, in ms since 1970."""
 FORMAT = "mqtt.payload_format"
 EXPIRY_SECONDS_MAX = 0xFFFFFFFF
 """The longest that a PUBLISH can say of how long it is of use (5: 3.3.2.3.3)."""
 TRACEPARENT = "traceparent"
 """The user property that is no field: the context of the trace that the message belongs to (protocol.md 5.5)."""
 PROPERTY = "mqtt.property."
-"""In front of a number and a user property's name which is no field's: it came before, is empty, or is reserved."""
+"""Prefix of a number and a user property's name which is no field's: it came before, is empty, or is reserved."""
 
 
 def publish_command(packet: PublishPacket | Will, number: int, publication: int, now: int) -> messages.Publish:
-    """The command that publishes what the packet says, in MessagePack's values; raises MqttError for its topic.
+    """Return the command that publishes what the packet says, in MessagePack's values; raise MqttError for its topic.
 
     ``number`` is the command's, ``publication`` the publisher's number of what it publishes or 0, ``now`` in ms. An
     empty payload that is to be retained removes the subject, whatever its properties are (3.3.1.3).
@@ -52,8 +52,10 @@ def publish_command(packet: PublishPacket | Will, number: int, publication: int,
 
 
 def payload_of(message: Message, level: int) -> bytes:
-    """The payload: the content; of a message that has only fields, for MQTT 3.1.1, these as a JSON object. That of a
-    removal is empty."""
+    """Return the payload: the content; of a message that has only fields, for MQTT 3.1.1, these as a JSON object.
+
+    That of a removal is empty.
+    """
     content = message.content
     if not content and not message.removed and level != V5 and message.fields:
         fields = {name: value for name, value in message.fields.items() if not name.startswith(RESERVED)}
@@ -62,7 +64,7 @@ def payload_of(message: Message, level: int) -> bytes:
 
 
 def properties_of(message: Message) -> Properties:
-    """The properties of the message for MQTT 5, the expiry first; what it says there is set as it leaves.
+    """Return the properties of the message for MQTT 5, the expiry first, whose value is set as it leaves.
 
     Clients of the protocol write any fields: one that has no form in a property is left out.
     """
@@ -98,8 +100,8 @@ def properties_of(message: Message) -> Properties:
 
 
 def as_retained(message: Message, newest: Message) -> Message | None:
-    """The snapshot of a subject, as ``message``, as its retained message; None when that would be empty, as none is
-    (3.3.1.3).
+    """Return the snapshot of a subject, as ``message``, as its retained message; None when that would be empty, as none
+    is (3.3.1.3).
 
     Fields that are all reserved do not change that: earlier versions kept a removal so. Of the fields those are the
     newest message's alone that are no user properties, as until when it is of use.
@@ -114,7 +116,7 @@ def as_retained(message: Message, newest: Message) -> Message | None:
 
 
 def expiry_of(message: Message) -> int:
-    """Until when the message is of use (ms); 0: for ever."""
+    """Return until when the message is of use (ms); 0: for ever."""
     text = message.fields.get(EXPIRES, "") if message.fields else ""
     if not isinstance(text, str) or not text.isdecimal() or len(text) > 15:
         return 0
@@ -127,7 +129,7 @@ def _fits(text: str) -> bool:
 
 
 def _content(payload: bytes) -> str | bytes:
-    """Text where it is UTF-8, as it comes back as the same bytes then."""
+    """Return a payload as a text where it is UTF-8, as it comes back as the same bytes then."""
     try:
         return payload.decode()
     except UnicodeDecodeError:
@@ -135,13 +137,13 @@ def _content(payload: bytes) -> str | bytes:
 
 
 def _traceparent(properties: Properties) -> str:
-    """The context that the properties say; empty where they say none, or several, or a malformed one."""
+    """Return the context that the properties say; empty where they say none, or several, or a malformed one."""
     said = [value for name, value in properties.get("user_property", ()) if name == TRACEPARENT]
     return (read_traceparent(said[0]) or "") if len(said) == 1 else ""
 
 
 def _fields(properties: Properties, now: int) -> dict[str, Any]:
-    """The fields that the properties are."""
+    """Return the fields that the properties are."""
     fields: dict[str, Any] = {}
     traced = bool(_traceparent(properties))
     for at, (name, value) in enumerate(properties.get("user_property", ())):

@@ -47,7 +47,7 @@ class Reason(IntEnum):
 
 
 class MqttError(FastpathError):
-    """What the peer sent ends the connection, with this reason code; the text says what is wrong."""
+    """A fault of the peer that ends the connection, with this reason code; the text says what is wrong."""
 
     def __init__(self, code: Reason, text: str) -> None:
         super().__init__(f"0x{code:02X}: {text}")
@@ -127,7 +127,7 @@ _NEAREST: dict[tuple[int, Reason], Reason] = {
 
 
 def allowed_reason(kind: int, reason: Reason) -> Reason:
-    """The reason as a packet of that type may say it; the nearest that it may, if it is another."""
+    """Return the reason as a packet of that type may say it; the nearest that it may, if it is another."""
     if reason in _ALLOWED.get(kind, (reason,)):
         return reason
     return _NEAREST.get((kind, reason), Reason.UNSPECIFIED)
@@ -145,21 +145,21 @@ _FAULTS = frozenset(
 
 
 def reason_of_close(code: int) -> Reason:
-    """The reason code that stands for a close code of protocol.md 7."""
+    """Return the reason code that stands for a close code of protocol.md 7."""
     return _OF_CLOSE.get(code, Reason.UNSPECIFIED)  # type: ignore[call-overload, no-any-return]
 
 
 def reason_of_refusal(code: str) -> Reason:
-    """The reason code of a publication that was refused with a code of protocol.md 4.4."""
+    """Return the reason code of a publication that was refused with a code of protocol.md 4.4."""
     return _OF_REFUSAL.get(code, Reason.IMPLEMENTATION_SPECIFIC)
 
 
 def reason_of_subscription(error: str) -> Reason:
-    """The reason code of a subscription that was refused with an error of protocol.md 4.2."""
+    """Return the reason code of a subscription that was refused with an error of protocol.md 4.2."""
     return _OF_SUBSCRIPTION.get(error, Reason.UNSPECIFIED)
 
 
 def return_code(code: Reason) -> int:
-    """The return code of MQTT 3.1.1's CONNACK (3.2.2.3) for a reason; 3, "unavailable", for what it has not and is no
-    fault of the client's; 0 for faults, of which no CONNACK tells (3.1.4-1, 3.2.2-6)."""
+    """Return the code of MQTT 3.1.1's CONNACK (3.2.2.3) for a reason; 3, "unavailable", for what that version has not
+    and is no fault of the client's; 0 for faults, of which no CONNACK tells (3.1.4-1, 3.2.2-6)."""
     return 0 if code in _FAULTS else _CONNACK_V3.get(code, 3)

@@ -31,7 +31,7 @@ its subject's snapshot; it has neither content nor fields; it stands for message
 were kept from all, of whom nobody was away."""
 
 MARK_BITS = 22
-"""Of a mark: how many messages of one subject in one ms are told apart."""
+"""Bits of a mark that tell apart the messages of one subject in one ms."""
 
 MARKS_MAX = 1000
 """Subjects and times of which it is known how many messages they had."""
@@ -56,7 +56,7 @@ class Marks:
         self._counts: dict[tuple[int, str], int] = {}
 
     def of(self, message: Message) -> int:
-        """The mark of the message, the same as long as no other one is asked about."""
+        """Return the mark of the message, the same as long as no other one is asked about."""
         if message is not self._message:
             self._message = message
             at = message.time, message.subject
@@ -68,7 +68,7 @@ class Marks:
 
     @property
     def kept(self) -> int:
-        """Of how many subjects and times it is known how many messages they had."""
+        """Number of subjects and times of which it is known how many messages they had."""
         return len(self._counts)
 
 
@@ -90,8 +90,11 @@ class Record(NamedTuple):
 
 
 def encode_record(message: Message, sid: int, base: int, form: Form, kind: str = "") -> bytes:
-    """A message as a record; ``kind`` as in protocol.md 5.2, empty for a live one, ``STAND_IN`` or ``LIVE_STAND_IN``.
-    Without a packet, where the subject is no topic's."""
+    """Return a message as a record; ``kind`` as in protocol.md 5.2, empty for a live one, ``STAND_IN`` or
+    ``LIVE_STAND_IN``.
+
+    The record is without a packet where the subject is no topic's.
+    """
     del base
     level = V5 if form == MQTT5 else V3
     payload = payload_of(message, level)
@@ -127,25 +130,25 @@ def encode_record(message: Message, sid: int, base: int, form: Form, kind: str =
 
 
 def encode_answer(payload: bytes) -> bytes:
-    """An answer, in MessagePack, as a record."""
+    """Return an answer, in MessagePack, as a record."""
     return _SHORT.pack(SHORT_BYTES + len(payload), ANSWER) + payload
 
 
 def encode_goodbye(code: int, reason: str) -> bytes:
-    """What a client is told last, with a close code of protocol.md 7."""
+    """Return what a client is told last, with a close code of protocol.md 7, as a record."""
     payload = int(code).to_bytes(2) + reason.encode()
     return _SHORT.pack(SHORT_BYTES + len(payload), GOODBYE) + payload
 
 
 def encode_gap(subject: str, sid: int, epoch: int, seq: int, *, live: bool) -> bytes:
-    """Messages of the subject are missing here, up to this place, and nothing stands for them. ``live``: they are kept
-    from all."""
+    """Return a record that says that messages of the subject are missing here, up to this place, and nothing stands for
+    them. ``live``: they are kept from all."""
     text = subject.encode()
     return _HEAD.pack(HEAD_BYTES + len(text), GAP, LIVE * live, sid, epoch, seq, 0, 0, 0, 0) + text
 
 
 def split_records(chunk: bytes) -> list[bytes]:
-    """The single records of a queue's chunk of whole ones."""
+    """Return the single records of a queue's chunk of whole ones."""
     records = []
     at = 0
     while at < len(chunk):
@@ -156,27 +159,27 @@ def split_records(chunk: bytes) -> list[bytes]:
 
 
 def kind_of(record: bytes) -> int:
-    """The kind of a record."""
+    """Return the kind of a record."""
     return record[4]
 
 
 def sid_of_record(record: bytes) -> int:
-    """The subject id of a message's record, or of a gap; -1 for anything else."""
+    """Return the subject id of a message's record, or of a gap; -1 for anything else."""
     return int.from_bytes(record[6:14]) if record[4] in (MESSAGE, GAP) else -1
 
 
 def read_message(record: bytes) -> Record:
-    """A message's record, taken apart; of a gap the packet is the subject."""
+    """Return a message's record, taken apart; of a gap the packet is the subject."""
     return Record._make((*_HEAD.unpack_from(record)[2:], record[HEAD_BYTES:]))
 
 
 def payload_of_record(record: bytes) -> bytes:
-    """What an answer's or a goodbye's record has behind its head."""
+    """Return what an answer's or a goodbye's record has behind its head."""
     return record[SHORT_BYTES:]
 
 
 def origin_of(publisher: str) -> int:
-    """A number for a publisher's key, as records have it."""
+    """Return a number for a publisher's key, as records have it."""
     return int.from_bytes(blake2b(publisher.encode(), digest_size=8).digest()) or 1
 
 

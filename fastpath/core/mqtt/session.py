@@ -63,7 +63,7 @@ class Subscription(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether it is the client's own, and matches the one topic that is its text."""
+        """True if the subscription is the client's own, and matches the one topic that is its text."""
         text = self.filter.text
         return not text.startswith(_SHARED) and not is_wild(text.split("/"))
 
@@ -77,7 +77,7 @@ class Place(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How the client wants a topic: by all of its filters that match."""
+    """The options of a topic as the client wants it: by all of its filters that match."""
 
     qos: int
     as_published: bool
@@ -159,11 +159,12 @@ class MqttSession:
 
     @property
     def lasts(self) -> bool:
-        """Whether it outlives its connection."""
+        """True if the session outlives its connection."""
         return self.expiry_seconds > 0
 
     def resume(self, expiry_seconds: int) -> None:
-        """The client is back, in the version that it has spoken: what is under way to it are packets of that one."""
+        """Resume the session of a client that is back, in the version that it has spoken: what is under way to it are
+        packets of that one."""
         self.expiry_seconds = expiry_seconds
         self._forget()
 
@@ -186,19 +187,19 @@ class MqttSession:
 
     @property
     def in_groups(self) -> bool:
-        """Whether it shares any subscription."""
+        """True if the session shares any subscription."""
         dormant = self._dormant
         return self._shared is not None or (
             dormant is not None and any(one.text.startswith(_SHARED) for one in dormant)
         )
 
     def keep_for(self, seconds: int) -> None:
-        """Outlast the connection for so long."""
+        """Have the session outlast the connection for so long."""
         self.expiry_seconds = seconds
         self._forget()
 
     def _forget(self) -> None:
-        """What was found out about the subscriptions may be so no more."""
+        """Forget what was found out about the subscriptions, which may be so no more."""
         self._options.clear()
         self._simple = None
 
@@ -206,12 +207,12 @@ class MqttSession:
 
     @property
     def direct(self) -> bool:
-        """Whether nothing of what the client gets is shared with a group, or read from the log again."""
+        """True if nothing of what the client gets is shared with a group, or read from the log again."""
         return self._shared is None and not self._unread
 
     @property
     def simple(self) -> bool:
-        """Whether all that the client gets is as everybody gets it."""
+        """True if all that the client gets is as everybody gets it."""
         if self._simple is None:  # asked for at each message
             self._simple = (
                 not self.lasts
@@ -250,12 +251,13 @@ class MqttSession:
         self._shared = {} if self._groups else None
 
     def unused(self, patterns: Iterable[str]) -> list[str]:
-        """Those of the patterns that no subscription needs."""
+        """Return those of the patterns that no subscription needs."""
         used = {pattern for one in self.subscriptions.values() for pattern in one.patterns}
         return [pattern for pattern in dict.fromkeys(patterns) if pattern not in used]
 
     def options(self, sid: int, topic: str, subject: str, *, own: bool) -> Options | None:
-        """How the client wants the topic for itself; None: not at all. ``own``: of what it has published itself."""
+        """Return how the client wants the topic for itself; None: not at all. ``own``: of what it has published
+        itself."""
         found = self._options.get((sid, own), self)
         if not isinstance(found, MqttSession):
             return found
@@ -267,7 +269,7 @@ class MqttSession:
         return options
 
     def find_options(self, topic: str, subject: str, *, own: bool = False) -> Options | None:
-        """The same, not remembered."""
+        """Return the same as ``options``, which is not remembered."""
         levels = topic.split("/")
         named = self.subscriptions.get(topic)
         fit = [] if named is None or (own and named.filter.no_local) else [named]
@@ -280,12 +282,12 @@ class MqttSession:
 
     @property
     def searched(self) -> int:
-        """How many filters a topic is held against, to find out how the client wants it."""
+        """Number of filters that a topic is held against, to find out how the client wants it."""
         return len(self._searched)
 
     def was_deserted(self, topic: str) -> bool:
-        """Whether nobody of a group that is to get each message of the topic was there for some of the time for which
-        this one was away."""
+        """Return whether nobody of a group that is to get each message of the topic was there for some of the time for
+        which this one was away."""
         levels = topic.split("/")
         return any(
             one.share is not None and one.filter.qos and one.share.was_deserted(self) and matches(one.levels, levels)
@@ -293,7 +295,7 @@ class MqttSession:
         )
 
     def shared(self, sid: int, topic: str) -> Sequence[Subscription]:
-        """The subscriptions that match the topic and are a group's."""
+        """Return the subscriptions that match the topic and are a group's."""
         if self._shared is None:
             return ()
         found = self._shared.get(sid)
@@ -307,7 +309,7 @@ class MqttSession:
         return found
 
     def with_shares(self, options: Options | None, taken: Sequence[Subscription], subject: str) -> Options:
-        """How the client gets what it takes of groups, and wants for itself as well if there are ``options``."""
+        """Return how the client gets what it takes of groups, and wants for itself as well if there are ``options``."""
         found = _combined(taken, subject)
         if options is None:
             return found
@@ -316,7 +318,7 @@ class MqttSession:
         return Options(max(options.qos, found.qos), as_published, options.wants, identifiers, subject)
 
     def reached(self, subject: str, epoch: int, seq: int) -> None:
-        """The client has been sent the subject up to there."""
+        """Note that the client has been sent the subject up to there."""
         known = self.positions.get(subject)
         if known is None:
             if len(self.positions) >= POSITIONS_MAX:
@@ -329,8 +331,8 @@ class MqttSession:
         self._moved[subject] = None
 
     def begins(self, subject: str, epoch: int, seq: int) -> None:
-        """The client has subscribed to the subject anew: what is retained of it, which is behind there, it is sent as
-        for the first time, whatever it was sent by an earlier subscription."""
+        """Note that the client has subscribed to the subject anew: it is sent what is retained, which is behind there,
+        as for the first time, whatever it was sent by an earlier subscription."""
         known = self.positions.get(subject)
         if known is not None and known[0] == epoch and known[1] > seq:
             options = self.find_options(name_of(subject), subject)
@@ -339,8 +341,8 @@ class MqttSession:
                 self.reached(subject, epoch, seq)
 
     def since(self) -> dict[str, tuple[int, int]]:
-        """From where on each subject is read when the client comes back: behind what it has been sent, or before the
-        first message that it has not acknowledged and whose packet is not here."""
+        """Return from where on each subject is read when the client comes back: behind what it has been sent, or before
+        the first message that it has not acknowledged and whose packet is not here."""
         positions = dict(self.positions)
         for subject, places in self._unread.items():
             if places:
@@ -349,8 +351,11 @@ class MqttSession:
         return positions
 
     def under_way_as(self, place: Place, *, snapshot: bool) -> int | None:
-        """Under which packet id the message was sent before and not acknowledged, 0 if it was not sent; None: the
-        client has it. A ``snapshot`` stands for what the log does not have any more, and is always for the client."""
+        """Return the packet id under which the message was sent before and not acknowledged, 0 if it was not sent;
+        None: the client has it.
+
+        A ``snapshot`` stands for what the log does not have any more, and is always for the client.
+        """
         places = self._unread.get(place.subject)
         if places is None:
             return 0
@@ -361,12 +366,12 @@ class MqttSession:
         return None if place.epoch <= epoch and place.seq <= seq else 0
 
     def was_retained(self, place: Place) -> bool:
-        """Whether the message was sent before with the retain flag, and not acknowledged: it may have stood for what
-        the log did not have any more, and the client is to be told so."""
+        """Return whether the message was sent before with the retain flag, and not acknowledged: it may have stood for
+        what the log did not have any more, and the client is to be told so."""
         return place in self._retained
 
     def read_again(self, place: Place) -> None:
-        """The message has been read again; what is older and was not is in the log no more."""
+        """Note that the message has been read again; what is older and was not is in the log no more."""
         if self._borrowed.pop(place, None):
             self._saved.in_flight = False
         places = self._unread.get(place.subject)
@@ -381,14 +386,15 @@ class MqttSession:
             del self._unread[place.subject]
 
     def stood_for(self, subject: str) -> None:
-        """What of the subject was under way and is not here is in the log no more: something else stands for it."""
+        """Note that something else stands for what of the subject was under way and is not here, as it is in the log no
+        more."""
         if self._unread.pop(subject, None):
             self._saved.in_flight = False
 
     # Messages to the client
 
     def next_packet_id(self) -> int:
-        """A packet id that is free."""
+        """Return a packet id that is free."""
         while True:
             self._packet_id = self._packet_id % PACKET_IDS + 1
             if self._packet_id in self.in_flight:
@@ -398,7 +404,7 @@ class MqttSession:
             return self._packet_id
 
     def sent(self, packet_id: int, packet: bytes, place: Place, loans: tuple[Loan, ...] = ()) -> None:
-        """The packet waits for its acknowledgement; with ``loans`` it is of these groups."""
+        """Keep a packet that waits for its acknowledgement; with ``loans`` it is of these groups."""
         self.in_flight = self.in_flight or {}
         self.in_flight[packet_id] = packet
         self._places = self._places or {}
@@ -410,7 +416,7 @@ class MqttSession:
         self.in_flight_bytes += len(packet)
 
     def acknowledged(self, packet_id: int) -> bool:
-        """The client has the packet; whether one was under way."""
+        """Let go of a packet that the client has; return whether one was under way."""
         packet = self.in_flight.pop(packet_id, None)
         if packet is None:
             return False
@@ -422,14 +428,14 @@ class MqttSession:
         return True
 
     def give_up(self, packet_id: int) -> None:
-        """The client may not have the packet any more; what of it is a group's is for another member."""
+        """Give up a packet that the client may not have any more; what of it is a group's is for another member."""
         loans = self._loans.pop(packet_id, ())
         self.acknowledged(packet_id)
         for loan in loans:
             loan.share.give_back(loan)
 
     def end(self, shares: Shares) -> None:
-        """The session is over: it is of no group any more, and what it has not acknowledged of theirs is free."""
+        """End the session: it is of no group any more, and what it has not acknowledged of theirs is free."""
         for one in self.subscriptions.values():
             if one.share is not None:
                 shares.leave(one.share, self)
@@ -442,16 +448,16 @@ class MqttSession:
 
     @property
     def published(self) -> int:
-        """The number of its last publication."""
+        """The number of the client's last publication."""
         return self._published
 
     def receive(self, packet_id: int, *, stored: bool) -> None:
-        """A publication of QoS 2 is under way, or stored by now, until it is released."""
+        """Note that a publication of QoS 2 is under way, or stored by now, until it is released."""
         self.received = self.received or {}
         self.received[packet_id] = stored
 
     def number(self, packet_id: int, digest: int, *, again: bool) -> int:
-        """The number of a publication: of one that comes ``again`` that which it had.
+        """Return the number of a publication: of one that comes ``again`` that which it had.
 
         A client may use a packet id anew as soon as it is acknowledged, and then send again what never came here: by
         the ``digest`` of what it says that is another publication.
@@ -469,7 +475,7 @@ class MqttSession:
         return self._published
 
     def refused(self, packet_id: int) -> None:
-        """A publication was not stored: one that comes with its packet id is another one."""
+        """Forget a publication that was not stored: one that comes with its packet id is another one."""
         self.received.pop(packet_id, None)
         self.numbers.pop(packet_id, None)
         self.digests.pop(packet_id, None)
@@ -493,7 +499,7 @@ class MqttSession:
 
     @property
     def changed(self) -> bool:
-        """Whether anything is not as it was when ``change`` was asked for last."""
+        """True if anything is not as it was when ``change`` was asked for last."""
         saved = self._saved
         return bool(
             self._moved
@@ -505,7 +511,7 @@ class MqttSession:
         )
 
     def change(self) -> SessionState:
-        """What has changed since this was asked for last."""
+        """Return what has changed since ``change`` was asked for last."""
         saved, self._saved = self._saved, _Saved(self)
         moved, self._moved = self._moved, NO_ENTRIES
         numbers: dict[int, int] = {}
@@ -528,7 +534,7 @@ class MqttSession:
         )
 
     def whole(self) -> SessionState:
-        """All of it."""
+        """Return the whole state of the session."""
         return SessionState(
             self.name,
             self.level,
@@ -591,11 +597,12 @@ class MqttSession:
 
     @property
     def borrowed(self) -> dict[Place, list[str]]:
-        """What was taken from groups, by their filters, and is neither acknowledged nor read again."""
+        """Messages that were taken from groups, by their filters, and are neither acknowledged nor read again."""
         return self._borrowed
 
     def borrow(self, place: Place, group: str) -> None:
-        """The message was taken from that group by a process that has died: whether it was sent is not known."""
+        """Note that the message was taken from that group by a process that has died: whether it was sent is not
+        known."""
         self._borrowed = self._borrowed or {}
         groups = self._borrowed.setdefault(place, [])
         if group not in groups:
@@ -635,7 +642,7 @@ class MqttSession:
 
 
 class _Saved:
-    """What of a session is in its last state."""
+    """The part of a session that is in its last state."""
 
     __slots__ = ("expiry_seconds", "filters", "in_flight", "published", "received")
 
@@ -647,7 +654,7 @@ class _Saved:
 
 
 def _subscription(saved: SavedFilter, share: Callable[[str], Share | None]) -> Subscription | None:
-    """None for one of a group of which there is no more."""
+    """Return the subscription of a saved filter; None for one of a group of which there is no more."""
     levels = check_filter(saved.text)
     shared = share_of(levels)
     found = share(saved.text) if shared else None

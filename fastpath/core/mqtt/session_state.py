@@ -53,7 +53,7 @@ class SessionState(msgspec.Struct, omit_defaults=True):
     digests: dict[int, int] = {}
 
     def then(self, change: SessionState) -> SessionState:
-        """The state after a change; this one is of no use any more."""
+        """Return the state after a change; this one is of no use any more."""
         self.positions.update(change.positions)
         numbers, digests = (self.numbers, self.digests) if change.name == self.name else ({}, {})
         for packet_id, number in change.numbers.items():
@@ -79,5 +79,5 @@ _decode = msgspec.msgpack.Decoder(SessionState).decode
 
 
 def decode_state(data: bytes) -> SessionState:
-    """The state that these bytes are; raises msgspec.DecodeError."""
+    """Return the state that these bytes are; raise msgspec.DecodeError."""
     return _decode(data)

@@ -63,7 +63,7 @@ CLIENT_ID_CHARS_MAX = 256
 """A client id is a key of the table of sessions."""
 
 REASON_CHARS_MAX = 200
-"""As much as a client is told in words."""
+"""Characters that a client is told at most in words."""
 
 
 _PUBACK = bytes((Type.PUBACK << 4,))
@@ -74,14 +74,14 @@ class Host(Protocol):
 
     @property
     def publisher(self) -> str | None:
-        """Return the key of whom the client's publications count for."""
+        """The key of whom the client's publications count for."""
 
     def admit(self, packet: ConnectPacket) -> None:
         """Let the client in, with its session, by ``Talk.begin``; or refuse it by ``Talk.refuse``."""
 
     @property
     def parting(self) -> tuple[Reason, str] | None:
-        """Return why the connection ends, if that is told by a packet of this protocol."""
+        """The reason why the connection ends, if that is told by a packet of this protocol."""
 
     def command(self, data: bytes) -> None:
         """Have a command done, in MessagePack."""
@@ -95,7 +95,7 @@ class Host(Protocol):
 
     @property
     def shares(self) -> Shares | None:
-        """Return the groups that share subscriptions; None where there are none."""
+        """The groups that share subscriptions; None where there are none."""
 
     def ready(self) -> bool:
         """Return whether the client can take a message now."""
@@ -107,16 +107,17 @@ class Host(Protocol):
         """Look again at what waits in so long; 0: in the next turn of the loop."""
 
     def discarded(self, subject: str) -> None:
-        """The client's session ends with the connection, as it has missed messages of the subject for good."""
+        """End the client's session with the connection, as it has missed messages of the subject for good."""
 
     def subscribed(self) -> None:
-        """What the client has subscribed to has changed: this is to be known elsewhere before the client is told."""
+        """Note that the client's subscriptions have changed: this is to be known elsewhere before the client is
+        told."""
 
     def running(self) -> object:
         """Return what runs now, for ``resend``."""
 
     def acknowledged(self) -> None:
-        """The client takes messages again."""
+        """Note that the client takes messages again."""
 
     def may_read(self, subject: str) -> bool | None:
         """Return whether the client may read it; None while that is not known."""
@@ -125,7 +126,7 @@ class Host(Protocol):
         """Return whether what the client says has to wait, as for a hook that is asked who it is."""
 
     def leave(self, reason: Reason, text: str) -> None:
-        """The connection ends for what the peer did; nothing more is said."""
+        """End the connection for what the peer did; nothing more is said."""
 
     def close(self, reason: Reason, text: str) -> None:
         """Say goodbye by ``Talk.goodbye``, and end."""
@@ -209,7 +210,7 @@ class Talk:
 
     @property
     def version(self) -> str:
-        """What the client speaks, for people."""
+        """The version of MQTT that the client speaks, for people."""
         return "MQTT 5" if self.level == V5 else "MQTT 3.1.1"
 
     @property
@@ -220,7 +221,7 @@ class Talk:
     # What the client says
 
     def received(self, data: bytes, now: int) -> None:
-        """One whole packet; raises MqttError, which ends the connection."""
+        """Take one whole packet; raise MqttError, which ends the connection."""
         kind = data[0] >> 4
         if not self.connected:
             if kind != Type.CONNECT:
@@ -247,8 +248,8 @@ class Talk:
                 raise MqttError(Reason.PROTOCOL_ERROR, "a client does not send that packet")
 
     def acknowledgements(self, data: bytes) -> bool:
-        """Handle bytes that are nothing but PUBACKs without a reason, which are most of what a subscriber says; whether
-        they are: if not, nothing is done."""
+        """Handle bytes that are nothing but PUBACKs without a reason, which are most of what a subscriber says; return
+        whether they are: if not, nothing is done."""
         count = len(data) // 4
         if not self.opened or len(data) % 4 or data[::4] != _PUBACK * count or data[1::4] != b"\2" * count:
             return False
@@ -288,7 +289,7 @@ class Talk:
         self._host.admit(packet)
 
     def take_will(self) -> packets.Will | None:
-        """The will, which is nobody's any more."""
+        """Take out the will, which is nobody's any more."""
         will, self.will = self.will, None
         return will
 
@@ -298,7 +299,7 @@ class Talk:
         return 0 if self.clean else FOR_EVER
 
     def begin(self, session: MqttSession, *, present: bool, missed: str = "") -> None:
-        """The client is let in, with this session, which was ``present`` before; the one that it had is not, where
+        """Let the client in with this session, which was ``present`` before; the one that the client had is not, where
         messages of the subject ``missed`` cannot be had any more."""
         assert self._connect_packet is not None
         self.session, self._present, self._missed = session, present, missed
@@ -324,7 +325,7 @@ class Talk:
             self._resume()
 
     def _share(self, one: Filter, groups: set[str]) -> tuple[Share | None, Reason]:
-        """The group that the filter names, or why there is none; ``groups`` are those of the client."""
+        """Return the group that the filter names, or why there is none; ``groups`` are those of the client."""
         if self._host.shares is None:
             return None, Reason.SHARED_NOT_SUPPORTED
         if one.text not in groups and len(groups) >= GROUPS_MAX:
@@ -337,7 +338,7 @@ class Talk:
         share.join(self.session, Member(self.level, host.ready, lambda loan: host.offer(loan.record), wake=host.later))
 
     def parted(self) -> None:
-        """The connection is over: the groups of the session go on without it."""
+        """Let the groups of the session go on without it, as the connection is over."""
         for one in self.session.subscriptions.values() if self.begun else ():
             if one.share is not None:
                 one.share.part(self.session)
@@ -391,11 +392,12 @@ class Talk:
         self._ask(command, _Asked(kind, packet.packet_id))
 
     def _waiting(self) -> set[int]:
-        """The packet ids of publications whose outcome is not known yet."""
+        """Return the packet ids of publications whose outcome is not known yet."""
         return {one.packet_id for one in self._asked.values() if one.kind in (Type.PUBACK, Type.PUBREC)}
 
     def _discarded(self, packet: PublishPacket) -> None:
-        """The topic is the server's own: nobody can subscribe to it, and MQTT 3.1.1 has no way to say so (3.3.5)."""
+        """Acknowledge and drop a publication to the server's own topics: nobody can subscribe to these, and MQTT 3.1.1
+        has no way to say so (3.3.5)."""
         if packet.qos:
             kind = Type.PUBACK if packet.qos == 1 else Type.PUBREC
             if packet.qos == 2:
@@ -506,7 +508,7 @@ class Talk:
     # What the server says
 
     def say(self, record: bytes) -> bytes:
-        """The packets of a record that is no message."""
+        """Return the packets of a record that is no message."""
         payload = payload_of_record(record)
         if kind_of(record) == GOODBYE:
             text = payload[2:].decode(errors="replace").partition(": ")[2]
@@ -515,8 +517,11 @@ class Talk:
         return b"" if isinstance(answer, messages.Data) else self._answer(answer)
 
     def overtake(self, record: bytes) -> None:
-        """A record has to wait behind messages: if it is an answer it is said now, as only messages wait until the
-        client acknowledges others (5: 4.9). It is nothing any more when its turn comes."""
+        """Say a record now that has to wait behind messages, if it is an answer, as only messages wait until the client
+        acknowledges others (5: 4.9).
+
+        The record is nothing any more when its turn comes.
+        """
         if kind_of(record) == ANSWER:
             answer = decode_server(payload_of_record(record), MSGPACK)
             if isinstance(answer, Subscribed):
@@ -559,13 +564,13 @@ class Talk:
         return b""
 
     def _answered(self, number: object) -> _Asked | None:
-        """What the answer with that number is for; nothing waits for it any more."""
+        """Return what the answer with that number is for; nothing waits for the answer any more."""
         waiting = self._asked.pop(number, None) if isinstance(number, int) else None
         self._asked = self._asked or NO_ENTRIES  # a dict that was used keeps its table when it is empty
         return waiting
 
     def _opened(self) -> bytes:
-        """CONNACK, what was under way, and the subscriptions of a session that goes on (3.2.2.2, 4.4)."""
+        """Return CONNACK, what was under way, and the subscriptions of a session that goes on (3.2.2.2, 4.4)."""
         connect, self._connect_packet = self._connect_packet, None
         assert connect is not None
         session = self.session
@@ -597,13 +602,14 @@ class Talk:
         return self.outgoing.again()
 
     def _connack(self, properties: packets.Properties) -> bytes:
-        """With the reason why a session is not present any more, if the client takes so much (5: 3.2.2.3.9)."""
+        """Return CONNACK, with the reason why a session is not present any more, if the client takes so much (5:
+        3.2.2.3.9)."""
         if self._missed and self._explains and self.level == V5:
             properties["reason_string"] = _missing(self._missed)
         return self._encoded(Connack(code=0, session_present=self._present, properties=properties))
 
     def _encoded(self, packet: Connack | Suback | Unsuback | Disconnect | Ack) -> bytes:
-        """The packet, without its words where these make it larger than the client takes (5: 3.1.2.11.4)."""
+        """Return the packet, without its words where these make it larger than the client takes (5: 3.1.2.11.4)."""
         data = encode_packet(packet, self.level)
         if self._bytes_max and len(data) > self._bytes_max and packet.properties.pop("reason_string", ""):
             return encode_packet(packet, self.level)
@@ -620,8 +626,8 @@ class Talk:
             self._behind += data
 
     def missed(self, subject: str) -> None:
-        """Messages that the client was to get cannot be had any more, and MQTT has no packet that says so: its session
-        is over, so that it subscribes anew."""
+        """End the client's session, so that it subscribes anew: messages that it was to get cannot be had any more, and
+        MQTT has no packet that says so."""
         self.session.keep_for(0)
         self._host.discarded(subject)
         self._host.close(Reason.UNSPECIFIED, _missing(subject))
@@ -648,11 +654,11 @@ class Talk:
         self._ask(messages.Subscribe(id=self._next(), subjects=subjects, since=since), _Asked(Type.CONNACK))
 
     def _reached(self, results: Sequence[Result], *, overtakes: bool = False) -> None:
-        """Where the subscriptions begin: from there on what is missed is sent again.
+        """Note where the subscriptions begin: from there on what is missed is sent again.
 
-        What comes first may have to wait for acknowledgements, and the connection end before: until it is sent, one
-        that begins stands in front of it, and one that goes on where it was. Where the answer ``overtakes`` what waits,
-        that of subjects which are known stands in front of it.
+        What comes first may have to wait for acknowledgements, and the connection end before: until it is sent, a
+        subscription that begins stands in front of it, and one that goes on where it was. Where the answer
+        ``overtakes`` what waits, that of subjects which are known stands in front of it.
         """
         session = self.session
         if session.lasts:
@@ -668,7 +674,8 @@ class Talk:
                     session.reached(one.subject, one.epoch, seq)
 
     def _decided(self, results: dict[str, Result]) -> None:
-        """Answer each SUBSCRIBE of which it is known for all subjects whether they may be read; in their order."""
+        """Answer each SUBSCRIBE of which it is known for all subjects whether they may be read, in the order of these
+        packets."""
         for entry in list(self._undecided or ()):
             waiting, known = entry
             known.update((subject, result) for subject, result in results.items() if subject in known)
@@ -724,7 +731,8 @@ class Talk:
             self._refused(waiting.kind, waiting.packet_id, reason_of_refusal(answer.code), answer.reason)
 
     def _refused(self, kind: int, packet_id: int, code: Reason, text: str) -> None:
-        """A publication was not taken. MQTT 3.1.1 has no way to say so but to end the connection (3.3.5)."""
+        """Refuse a publication, which was not taken. MQTT 3.1.1 has no way to say so but to end the connection
+        (3.3.5)."""
         if not packet_id:
             return
         self.session.refused(packet_id)
@@ -736,7 +744,8 @@ class Talk:
             self._host.close(code, text)
 
     def goodbye(self, reason: Reason, text: str, server: str = "") -> bytes:
-        """The last packet of the server: CONNACK if there was none, else DISCONNECT, which MQTT 3.1.1 has not."""
+        """Return the last packet of the server: CONNACK if there was none, else DISCONNECT, which MQTT 3.1.1 has
+        not."""
         properties: packets.Properties = {"reason_string": text[:REASON_CHARS_MAX]} if text else {}
         if server:
             properties["server_reference"] = server
@@ -757,7 +766,7 @@ def _missing(subject: str) -> str:
 
 
 def _read_filter(one: Filter) -> tuple[list[str], list[str]]:
-    """The levels of a filter, and those that a group shares; raises MqttError."""
+    """Return the levels of a filter, and those that a group shares; raise MqttError."""
     levels = check_filter(one.text)
     shared = share_of(levels)
     if shared and one.no_local:
@@ -766,6 +775,6 @@ def _read_filter(one: Filter) -> tuple[list[str], list[str]]:
 
 
 def _number_of(packet: SubscribePacket, name: str) -> int:
-    """A whole number among the user properties of a SUBSCRIBE; 0 if there is none."""
+    """Return a whole number among the user properties of a SUBSCRIBE; 0 if there is none."""
     text = dict(packet.properties.get("user_property", ())).get(name, "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0

@@ -29,7 +29,7 @@ _LEVELS = {segment: level for level, segment in _ESCAPES.items()}
 
 @lru_cache(maxsize=4096)
 def subject_of(topic: str) -> str:
-    """The subject of a topic name; raises MqttError for one that has none: too long, or not open to clients."""
+    """Return the subject of a topic name; raise MqttError for one that has none: too long, or not open to clients."""
     if topic.startswith("$"):
         raise MqttError(Reason.TOPIC_INVALID, "topics that begin with $ are the server's own, and this one has none")
     if topic.startswith(_PREFIX):
@@ -54,7 +54,7 @@ def subject_of(topic: str) -> str:
 
 @lru_cache(maxsize=4096)
 def topic_of(subject: str) -> str:
-    """The topic of a subject."""
+    """Return the topic of a subject."""
     if not subject.startswith(_PREFIX):
         return subject
     return "/".join(map(_level, subject[len(_PREFIX) :].split("/")))
@@ -62,8 +62,8 @@ def topic_of(subject: str) -> str:
 
 @lru_cache(maxsize=4096)
 def name_of(subject: str) -> str:
-    """The topic of a subject as a PUBLISH may name it (4.7.1, 4.7.3); empty where no topic has this subject: not all
-    that can be published below ``/__mqtt__`` is the way of a topic there, and with wildcards in it nothing is."""
+    """Return the topic of a subject as a PUBLISH may name it (4.7.1, 4.7.3); empty where no topic has this subject: not
+    all that can be published below ``/__mqtt__`` is the way of a topic there, and with wildcards in it nothing is."""
     topic = topic_of(subject)
     if not {"+", "#", "\0"}.isdisjoint(topic):
         return ""
@@ -74,7 +74,7 @@ def name_of(subject: str) -> str:
 
 
 def check_filter(text: str) -> list[str]:
-    """The levels of a topic filter (4.7.1); raises MqttError."""
+    """Return the levels of a topic filter (4.7.1); raise MqttError."""
     levels = text.split("/")
     if not text or "#" in levels[:-1] or any(len(one) > 1 and ("+" in one or "#" in one) for one in levels):
         raise MqttError(Reason.FILTER_INVALID, "that is no topic filter")
@@ -82,7 +82,8 @@ def check_filter(text: str) -> list[str]:
 
 
 def share_of(levels: list[str]) -> list[str]:
-    """The levels of the filter that a group shares, ``$share/NAME/FILTER``; none of any other. Raises MqttError."""
+    """Return the levels of the filter that a group shares, ``$share/NAME/FILTER``; none of any other. Raises
+    MqttError."""
     if levels[0] != SHARE:
         return []
     if len(levels) < 3 or not levels[1] or levels[1] in ("+", "#") or levels[2:] == [""]:
@@ -96,7 +97,8 @@ def is_wild(levels: list[str]) -> bool:
 
 
 def patterns_of(levels: list[str]) -> list[str]:
-    """The subjects and patterns that together cover what a filter matches; raises MqttError for one that has none.
+    """Return the subjects and patterns that together cover what a filter matches; raise MqttError for one that has
+    none.
 
     A filter can match subjects, and topics that live among MQTT clients; ``#`` also matches the level before it. What
     begins with ``$`` covers nothing: there is no such topic.
@@ -136,7 +138,7 @@ def matches(levels: list[str], topic: list[str]) -> bool:
 
 
 def _is_named(topic: list[str]) -> bool:
-    """Return whether it is a subject whose first segment no wildcard stands for."""
+    """Return whether the topic is a subject whose first segment no wildcard stands for."""
     return (
         len(topic) > 2
         and topic[0] == ""

@@ -48,16 +48,18 @@ class Advertiser(Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Whose rights count; None: nobody's any more."""
+        """The principal whose rights count; None: nobody's any more."""
 
     def tell(self, subjects: list[str], wanted: bool) -> None:
         """Tell the advertiser that these subjects are wanted, or not any more."""
 
 
 class _Advert:
-    """What one advertises, what it has been told is wanted, and what is to be looked at for it: ``pending`` subjects,
-    and of ``search`` those from ``at`` on that its patterns cover. ``undecided``: a right was not known; ``losses``:
-    of what a hook had decided, when it was looked through."""
+    """The patterns that one advertises, what it has been told is wanted, and what is to be looked at for it:
+    ``pending`` subjects, and of ``search`` those from ``at`` on that its patterns cover.
+
+    ``undecided``: a right was not known; ``losses``: of what a hook had decided, when it was looked through.
+    """
 
     __slots__ = ("at", "cover", "losses", "patterns", "pending", "search", "told", "undecided")
 
@@ -99,7 +101,8 @@ class Advertisers:
         return bool(self._busy or self._changes)
 
     def advertise(self, advertiser: Advertiser, patterns: Iterable[str]) -> list[Offer]:
-        """Replace the patterns that it advertised before; return what became of each. ``step`` tells what is wanted."""
+        """Replace the patterns that the advertiser had before; return what became of each. ``step`` tells what is
+        wanted."""
         taken: dict[str, None] = {}
         known = advertiser in self._adverts
         offers = []
@@ -124,7 +127,7 @@ class Advertisers:
         self._forget(advertiser)
 
     def sweep(self) -> None:
-        """Called each second: let go of those that ended, and follow a change of rights."""
+        """Let go of those that ended, and follow a change of rights, each second."""
         for advertiser in [one for one in self._adverts if one.over]:
             self.leave(advertiser)
         changed, self._version = self._version != self._grants.version, self._grants.version
@@ -138,7 +141,7 @@ class Advertisers:
                 self._look_through(advertiser, advert, all_wanted)
 
     def change(self, subject: str, wanted: bool) -> None:
-        """The subject has got its first subscriber, or lost its last."""
+        """Note that the subject has got its first subscriber, or lost its last."""
         if wanted:
             self.wanted.add(subject)
         else:
@@ -147,8 +150,10 @@ class Advertisers:
             self._changes[subject] = None
 
     def step(self, now: int, most: int) -> bool:
-        """Find those who do not know yet, and tell them: up to so many subjects, each for each of them. Whether there
-        was something to do that can be done: who is full is told later."""
+        """Find those who do not know yet, and tell them: up to so many subjects, each for each of them.
+
+        Returns whether there was something to do that can be done: who is full is told later.
+        """
         before = most
         while self._changes and most > 0:
             subject, _ = self._changes.popitem(last=False)
@@ -174,7 +179,7 @@ class Advertisers:
         return most < before
 
     def _refusal(self, pattern: str, known: bool, taken: dict[str, None]) -> tuple[str, str]:
-        """Why the pattern is not taken: a code of protocol.md 4.15 and a reason, both empty when it is."""
+        """Return why the pattern is not taken: a code of protocol.md 4.15 and a reason, both empty when it is."""
         refused = refused_offer(pattern)
         if refused[0]:
             return refused
@@ -221,7 +226,7 @@ class Advertisers:
             self._look_through(advertiser, advert, tuple(self.wanted))
 
     def _look_through(self, advertiser: Advertiser, advert: _Advert, all_wanted: tuple[str, ...]) -> None:
-        """Look at all that is wanted, and at all that it was told is."""
+        """Look at all that is wanted, and at all that the advertiser was told is."""
         advert.pending.clear()
         gone = tuple(subject for subject in advert.told if subject not in self.wanted)
         advert.search, advert.at = (*gone, *all_wanted) if gone else all_wanted, 0

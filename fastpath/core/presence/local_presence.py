@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 MEMO_SHARE = 8
-"""How many subscriptions of a client that are looked at again cost as much as a subject that is."""
+"""Number of subscriptions of a client, looked at again, that cost as much as a subject that is."""
 
 
 class Coverage:
-    """Of which subjects it is known who is on them: as the options say, else those of the setting's patterns."""
+    """The subjects of which it is known who is on them: as the options say, else those of the setting's patterns."""
 
     def __init__(self, patterns: PatternSet, options: SubjectOptions) -> None:
         self.rows = [row for row in options.rows if row.presence is not None]
@@ -37,7 +37,7 @@ class Coverage:
         return bool(self._patterns) or any(row.presence for row in self.rows)
 
     def covers(self, subject: str) -> bool:
-        """Return whether the subject is one of them."""
+        """Return whether it is known who is on the subject."""
         found = self._options.find(subject)
         return self._patterns.covers(subject) if found is None else bool(found.presence)
 
@@ -58,7 +58,7 @@ class Attendance(ConnectionListener):
         woken: Callable[[], None],
     ) -> None:
         self.coverage = Coverage(presence, broker.interest.options)
-        """What counts from now on."""
+        """Coverage that counts from now on."""
         self._before = self.coverage
         self._stale: dict[Client, None] = {}  # of whom what counted before is counted
         self._changes: dict[Topic, int] = {}  # what each of these adds to a subject when it is looked at again
@@ -82,7 +82,7 @@ class Attendance(ConnectionListener):
         return bool(self._doubtful or self._search or self._recounting or self._renewed)
 
     def renew(self) -> None:
-        """Other options count."""
+        """Follow other options, which count from now on."""
         self._renewed = True
         self._woken()
 
@@ -115,14 +115,14 @@ class Attendance(ConnectionListener):
             self._count("", client, 1)
 
     def disconnected(self, client: Client) -> None:
-        """The client is gone, and from all its subjects."""
+        """Take the client, which is gone, from all its subjects."""
         self._leave(client, client.subscriptions)
         self._count("", client, -1)
         self._names.pop(client, None)
         self._stale.pop(client, None)
 
     def renewed(self, client: Client, before: str) -> None:
-        """Who was somebody else, or nobody, is somebody now."""
+        """Enter as somebody a client that was somebody else, or nobody."""
         del before
         if self._names.get(client, client.principal.user) != client.principal.user:
             subjects = ["", *(topic.subject for topic in client.subscriptions if self._covers(client, topic))]
@@ -133,7 +133,7 @@ class Attendance(ConnectionListener):
                 self._count(subject, client, 1)
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
-        """The client is on the subject."""
+        """Enter the client on the subject."""
         del request, result
         if again:
             return
@@ -143,7 +143,7 @@ class Attendance(ConnectionListener):
             self._count(topic.subject, client, 1)
 
     def unsubscribed(self, client: Client, topics: Iterable[Topic], why: str) -> None:
-        """The client is no longer on these subjects."""
+        """Take the client off these subjects."""
         del why
         self._leave(client, topics)
 
@@ -179,7 +179,7 @@ class Attendance(ConnectionListener):
         self._observe()
 
     def _recount_some(self, most: int) -> int:
-        """Look at clients again, if options have changed; what is left of ``most``."""
+        """Look at clients again, if options have changed; return what is left of ``most``."""
         if self._renewed and not self._recounting:
             self._begin()
         while self._stale and most > 0:
@@ -191,7 +191,7 @@ class Attendance(ConnectionListener):
         return most
 
     def _recount(self, client: Client) -> int:
-        """Count the client as it is to be counted from now on, and no longer as before; what that has cost."""
+        """Count the client as it is to be counted from now on, and no longer as before; return what that has cost."""
         if self.coverage and client not in self._names:
             self._names[client] = client.principal.user
             self._count("", client, 1)

@@ -19,17 +19,17 @@ KEYS_PER_PACKET = 200
 """Bounds the work of one packet to about half a millisecond, and its size."""
 
 ASK_MS = 1000
-"""Between two questions to the same member."""
+"""Milliseconds between two questions to the same member."""
 
 
 class Replica(Protocol):
-    """What the members say, as a whole: the roster, or another table of keys."""
+    """The table of what the members say, as a whole: the roster, or another one of keys."""
 
     def set(self, member: str, key: str, count: int, now: int) -> None:
-        """The member says how many there are; raises ValueError for what is no key."""
+        """Set the count of a key as the member says it; raise ValueError for what is no key."""
 
     def drop(self, member: str) -> None:
-        """The member is no more."""
+        """Drop a member that is no more."""
 
 
 class PresenceSender:
@@ -52,7 +52,7 @@ class PresenceSender:
         return bool(self._changed) or self._asked or self._whole is not None
 
     def set(self, key: str, count: int) -> None:
-        """There are so many."""
+        """Set how many there are of the key."""
         if count:
             self.counts[key] = count
         elif self.counts.pop(key, None) is None:
@@ -60,15 +60,15 @@ class PresenceSender:
         self._changed[key] = None
 
     def add(self, key: str, change: int) -> None:
-        """There are so many more, or fewer."""
+        """Add so many to the key, or take them away."""
         self.set(key, max(0, self.counts.get(key, 0) + change))
 
     def ask(self) -> None:
-        """Somebody does not know what this process has."""
+        """Note that somebody does not know what this process has."""
         self._asked = True
 
     def next(self) -> Packet | None:
-        """The next packet to send, a change and a piece of the whole in turn."""
+        """Return the next packet to send, a change and a piece of the whole in turn."""
         self._turn = not self._turn
         if (self._asked or self._whole is not None) and (self._turn or not self._changed):
             return self._piece()
@@ -81,11 +81,11 @@ class PresenceSender:
         return [self.member, self._life, self.n, "d", self._flat(keys)]
 
     def beat(self) -> Packet:
-        """A sign of life."""
+        """Return a sign of life."""
         return [self.member, self._life, self.n, "b"]
 
     def bye(self) -> Packet:
-        """This process ends."""
+        """Return the packet that says that this process ends."""
         return [self.member, self._life, self.n, "x"]
 
     def _piece(self) -> Packet:
@@ -149,17 +149,19 @@ class PresenceReceiver:
 
     @property
     def members(self) -> int:
-        """How many are heard."""
+        """Number of members that are heard."""
         return len(self._peers)
 
     @property
     def synced(self) -> int:
-        """Of how many all is known that they have."""
+        """Number of members of which all is known that they have."""
         return sum(peer.synced for peer in self._peers.values())
 
     def hear(self, packet: Packet, now: int) -> bool:
-        """Take what a member says; whether it was not known before, or is another process than before. Raises
-        ValueError for what is no packet."""
+        """Take what a member says; return whether the member was not known before, or is another process than before.
+
+        Raises ValueError for what is no packet.
+        """
         match packet:
             case [str(member), str(life), int(n), str(kind), *rest]:
                 pass
@@ -233,7 +235,7 @@ class PresenceReceiver:
             self._lose(member, peer)
 
     def _goes_on(self, member: str, peer: _Peer, n: int, whole: int, piece: int) -> bool:
-        """Whether a piece is the next one of what is being learnt."""
+        """Return whether a piece is the next one of what is being learnt."""
         if peer.synced:
             peer.synced = n == peer.n
             return False
@@ -247,7 +249,7 @@ class PresenceReceiver:
         return peer.filling
 
     def _lose(self, member: str, peer: _Peer) -> None:
-        """What was being learnt has a gap."""
+        """Drop what was being learnt, which has a gap."""
         if peer.filling:
             self._roster.drop(_version(member, peer, peer.version + 1))
         peer.synced = peer.filling = False
@@ -260,5 +262,5 @@ class PresenceReceiver:
 
 
 def _version(member: str, peer: _Peer, number: int) -> str:
-    """What a process of the member has said since it began anew for the last time."""
+    """Return the name for what a process of the member has said since it began anew for the last time."""
     return f"{member} {peer.life} {number}"

@@ -17,7 +17,8 @@ from itertools import islice
 from typing import NamedTuple
 
 SETTLE_MS = 2000
-"""Who leaves and is back within it has not left: a page that is loaded again, a client that goes to another node."""
+"""Milliseconds within which who leaves and is back has not left: a page that is loaded again, a client that goes to
+another node."""
 
 KEYS_MAX = 1_000_000
 """Keys of all members together, at about 250 bytes each: what passes it is left out, and counted."""
@@ -27,12 +28,12 @@ _ADVERTISED = "a"
 
 
 def present_key(subject: str, user: str) -> str:
-    """The key of a user on a subject, or anywhere (no subject)."""
+    """Return the key of a user on a subject, or anywhere (no subject)."""
     return f"{subject}{_NUL}{user}"
 
 
 def advertised_key(pattern: str) -> str:
-    """The key of a pattern that somebody advertises."""
+    """Return the key of a pattern that somebody advertises."""
     return _ADVERTISED + pattern
 
 
@@ -50,15 +51,15 @@ class Roster:
 
     def __init__(self, keys_max: int = KEYS_MAX, settle_ms: int = SETTLE_MS) -> None:
         self.present: dict[str, dict[str, int]] = {}
-        """By subject, then user: the connections; 0 for one who has just gone and may be back."""
+        """Connections by subject, then user; 0 for one who has just gone and may be back."""
         self.anonymous: dict[str, int] = {}
-        """By subject: the connections of nobody in particular."""
+        """Connections of nobody in particular, by subject."""
         self.wanted: dict[str, int] = {}
         """Subjects that somebody advertised: in how many processes they have subscribers; 0 as above."""
         self.patterns: dict[str, int] = {}
         """Patterns, and how many advertise them."""
         self.patterns_changed = False
-        """Whether one came or went; set back by whoever has looked."""
+        """True once a pattern came or went; set back by whoever has looked."""
         self.keys = 0
         self.left_out = 0
         self._keys_max = keys_max
@@ -71,15 +72,15 @@ class Roster:
 
     @property
     def waits(self) -> bool:
-        """Whether ``step`` has something to do, now or later."""
+        """True if ``step`` has something to do, now or later."""
         return bool(self._dropping or self._news or self._due)
 
     def busy(self, now: int) -> bool:
-        """Whether it has something to do at this moment."""
+        """Return whether ``step`` has something to do at this moment."""
         return bool(self._dropping or self._news) or (bool(self._due) and next(iter(self._due.values())) <= now)
 
     def set(self, member: str, key: str, count: int, now: int) -> None:
-        """The member says how many there are."""
+        """Set how many there are of the key, as the member says."""
         counts = self._members.get(member)
         if counts is None:
             counts = self._members[member] = {}
@@ -99,13 +100,13 @@ class Roster:
         self._add(key, count - before, now)
 
     def drop(self, member: str) -> None:
-        """The member is no more: ``step`` takes out what it said."""
+        """Drop a member that is no more: ``step`` takes out what the member said."""
         counts = self._members.pop(member, None)
         if counts:
             self._dropping.append(counts)
 
     def step(self, now: int, most: int) -> list[Change]:
-        """Do up to so much of what is due; what there is to tell of it."""
+        """Do up to so much of what is due; return what there is to tell of it."""
         changes: list[Change] = []
         while self._dropping and most > 0:
             counts = self._dropping[-1]
@@ -131,8 +132,8 @@ class Roster:
         return changes
 
     def who(self, subject: str, most: int) -> tuple[list[tuple[str, int]], int, int]:
-        """The first users on the subject with their connections, the anonymous connections, and how many more users
-        there are."""
+        """Return the first users on the subject with their connections, the anonymous connections, and how many more
+        users there are."""
         users = self.present.get(subject, {})
         return list(islice(users.items(), most)), self.anonymous.get(subject, 0), max(0, len(users) - most)
 
@@ -174,7 +175,7 @@ class Roster:
 
 
 def _counted(table: dict[str, int], name: str, change: int) -> bool:
-    """Count, and forget what comes to 0; whether the name came or went."""
+    """Count, and forget what comes to 0; return whether the name came or went."""
     before = table.get(name, 0)
     after = before + change
     if after:

@@ -11,16 +11,16 @@ NUMBER_MAX = (1 << 53) - 1
 """The numbers of the map are exact in JavaScript."""
 
 NO_VERSION = -1
-"""Below every version."""
+"""Number below every version."""
 
 _TEXT, _NUMBER = f"a text of at most {CLOSURE_BYTES_MAX} characters", "a whole number from 0 on"
 _KEYS = {"time": f"{_TEXT} or {_NUMBER}", "batch": _NUMBER, "job": _TEXT, "version": _NUMBER}
-"""What the map may hold, and what each is."""
+"""Keys that the map may hold, and what the value of each is."""
 
 
 def check_as_of(as_of: Any) -> None:
-    """Raises InvalidMessage for anything but a text, a whole number, or a map of ``time``, ``batch``, ``job`` and
-    ``version``.
+    """Check that it is a text, a whole number, or a map of ``time``, ``batch``, ``job`` and ``version``; raise
+    InvalidMessage for anything else.
 
     A number is one that JavaScript has exactly: a client of it would read another one, or none of the message.
     """
@@ -42,8 +42,8 @@ def check_as_of(as_of: Any) -> None:
 
 
 def readable_as_of(as_of: Any) -> Any:
-    """What every client can read of what an earlier version has stored: a number that is too large as its digits, and
-    nothing for what is not allowed otherwise."""
+    """Return what every client can read of what an earlier version has stored: a number that is too large as its
+    digits, and nothing for what is not allowed otherwise."""
     if as_of is None:
         return None
     try:
@@ -54,13 +54,13 @@ def readable_as_of(as_of: Any) -> Any:
 
 
 def version_of(as_of: Any) -> int:
-    """The version that stands in it, NO_VERSION without one."""
+    """Return the version that stands in ``as_of``, NO_VERSION without one."""
     version = as_of.get("version") if type(as_of) is dict else None
     return version if type(version) is int else NO_VERSION
 
 
 def _is_text(text: str) -> bool:
-    """Return whether it is short enough, and has a UTF-8 form: half a character has none."""
+    """Return whether the text is short enough, and has a UTF-8 form: half a character has none."""
     if len(text) > CLOSURE_BYTES_MAX:
         return False
     try:
@@ -71,7 +71,7 @@ def _is_text(text: str) -> bool:
 
 
 def _too_large(value: Any) -> str:
-    """What to do about a number that is nearly one; empty for all else."""
+    """Return what to do about a number that is nearly one; empty for all else."""
     if type(value) is not int or abs(value) <= NUMBER_MAX:
         return ""
     return ", at most 2^53 - 1: give ms instead of ns, or its digits as a text"

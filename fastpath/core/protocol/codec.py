@@ -44,7 +44,7 @@ MQTT5: Form = "mqtt5"
 (core/mqtt/records.py)."""
 
 JSON_FORMS: frozenset[Form] = frozenset((JSON, SSE, STREAM, POLL))
-"""In which binary values are maps."""
+"""Forms in which binary values are maps."""
 
 MQTT_FORMS: frozenset[Form] = frozenset((MQTT, MQTT5))
 
@@ -67,13 +67,13 @@ _Coder = TypeVar("_Coder")
 
 
 HALF_A_CHARACTER = "half a character (a surrogate without its other half) is no text"
-"""Why a command is refused that has one: nobody can be sent it, and UTF-8 has no form of it."""
+"""Reason why a command is refused that has one: nobody can be sent it, and UTF-8 has no form of it."""
 
 _ESCAPES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
-"""What begins with a backslash in JSON, so that one that is escaped itself begins nothing; a group for half of a
-pair."""
+"""Pattern of what begins with a backslash in JSON, so that one that is escaped itself begins nothing; a group for half
+of a pair."""
 
 
 class _Numbered(msgspec.Struct):
@@ -94,10 +94,10 @@ _ids = _of_forms(msgspec.json.Decoder(_Numbered).decode, msgspec.msgpack.Decoder
 
 
 def decode_command(data: bytes, form: Form) -> AnyCommand:
-    """One command of a client (protocol.md 3).
+    """Read one command of a client (protocol.md 3).
 
-    Raises BadFrame when the bytes are no map in this form, and InvalidMessage when they are a map but no valid
-    command: then the connection goes on.
+    Raises BadFrame when the bytes are no map in this form, and InvalidMessage when they are a map but no valid command:
+    then the connection goes on.
     """
     try:
         command: AnyCommand = _commands[form](data)
@@ -120,7 +120,7 @@ def decode_command(data: bytes, form: Form) -> AnyCommand:
 
 
 def command_id(data: bytes, form: Form) -> int | None:
-    """The id of a command that could not be decoded, if it has one."""
+    """Return the id of a command that could not be decoded, if it has one."""
     try:
         return _ids[form](data).id
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -129,7 +129,7 @@ def command_id(data: bytes, form: Form) -> int | None:
 
 
 def _mended(data: bytes, form: Form) -> bytes | None:
-    """JSON with another character in the place of each half of one; None where there is none."""
+    """Return JSON with another character in the place of each half of one; None where there is none."""
     if form not in JSON_FORMS or b"\\u" not in data:
         return None
     mended = _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], data)
@@ -137,7 +137,7 @@ def _mended(data: bytes, form: Form) -> bytes | None:
 
 
 def encode(value: AnyCommand | AnyAnswer, form: Form) -> bytes:
-    """A command or answer as bytes."""
+    """Return a command or answer as bytes."""
     if form in JSON_FORMS and isinstance(value, _CARRYING):
         value = msgspec.structs.replace(
             value, content=_json_value(value.content), fields={name: _json_value(v) for name, v in value.fields.items()}
@@ -146,7 +146,7 @@ def encode(value: AnyCommand | AnyAnswer, form: Form) -> bytes:
 
 
 def decode_server(data: bytes, form: Form) -> AnyAnswer | Data:
-    """What a server sent: an answer or event, or a message (protocol.md 4, 5). Raises BadFrame."""
+    """Read what a server sent: an answer or event, or a message (protocol.md 4, 5); raise BadFrame."""
     try:
         raw = _decode_anything(data, form)
         if not isinstance(raw, list):
@@ -161,12 +161,12 @@ def decode_server(data: bytes, form: Form) -> AnyAnswer | Data:
 
 
 def encode_data(data: Data, form: Form) -> bytes:
-    """A message as bytes, from its parts on the wire (protocol.md 5.1)."""
+    """Return a message as bytes, from its parts on the wire (protocol.md 5.1)."""
     return _encode_row(data.sid, data.seq, data.t, data.content, data.fields, data.meta, form)
 
 
 def encode_message(message: Message, sid: int, base: int, form: Form, kind: str = "") -> bytes:
-    """A message as bytes for the subject id ``sid``; ``kind`` is empty for an update (protocol.md 5)."""
+    """Return a message as bytes for the subject id ``sid``; ``kind`` is empty for an update (protocol.md 5)."""
     fields = message.fields
     if message.plain and not kind:
         # The common case, and the only one on the hot path: nothing that differs from the default.
@@ -187,7 +187,7 @@ def encode_message(message: Message, sid: int, base: int, form: Form, kind: str 
 
 
 def check_value(raw: Any, form: Form) -> Value:
-    """Content or a field's value from its decoded form (protocol.md 1.4); raises InvalidMessage."""
+    """Return content or a field's value from its decoded form (protocol.md 1.4); raise InvalidMessage."""
     if isinstance(raw, str):
         return raw
     if form not in JSON_FORMS:
@@ -202,7 +202,7 @@ def check_value(raw: Any, form: Form) -> Value:
 
 
 def check_fields(raw: Any, form: Form, fields_max: int = FIELDS_MAX) -> Fields:
-    """The fields of a publication (features.md A2); raises InvalidMessage."""
+    """Return the fields of a publication (features.md A2); raise InvalidMessage."""
     if not raw:
         return {}
     if not isinstance(raw, dict):
@@ -251,9 +251,10 @@ def _json_value(value: Any) -> Any:
 
 
 def _plain(error: msgspec.ValidationError) -> str:
-    """msgspec's words without its notation for the root: ``Expected `int` - at `$.id` `` becomes ``… at `id```."""
+    """Return msgspec's words without its notation for the root: ``Expected `int` - at `$.id` `` becomes ``… at
+    `id```."""
     return str(error).replace("`$.", "`").replace(" - at `$`", "")
 
 
 _CARRYING = (Publish, MakeRequest, GiveReply, Asked, Response)
-"""What carries content and fields."""
+"""Types of commands and answers that carry content and fields."""

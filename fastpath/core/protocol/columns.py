@@ -62,37 +62,37 @@ class ColumnBatch(Struct, array_like=True, gc=False):
         return self.meta is not None and self.meta.get("removed") is True
 
     def bytes_most(self) -> int:
-        """At most how many bytes what is merged of its rows takes at any of them, four a character."""
+        """Return at most how many bytes what is merged of its rows takes at any of them, four a character."""
         columns: tuple[list[Any], ...] = (self.contents, *(self.fields or {}).values())
         return 4 * (sum(map(len, self.fields or ())) + sum(map(_longest, columns)))
 
     @property
     def version(self) -> int:
-        """The version of its ``as_of`` (protocol.md 4.4)."""
+        """The version of the run's ``as_of`` (protocol.md 4.4)."""
         return version_of(self.meta.get("as_of")) if self.meta else NO_VERSION
 
 
 def count(runs: Iterable[ColumnBatch]) -> int:
-    """How many rows they have."""
+    """Return how many rows the runs have."""
     return sum([len(run.contents) for run in runs])
 
 
 def part(run: ColumnBatch, start: int, stop: int | None = None) -> ColumnBatch:
-    """The rows from ``start`` on, before ``stop``."""
+    """Return the rows from ``start`` on, before ``stop``."""
     rows = slice(start, stop)
     fields = {name: column[rows] for name, column in run.fields.items()} if run.fields else None
     return ColumnBatch(run.subject, run.contents[rows], fields, run.meta)
 
 
 def without(run: ColumnBatch, refused: Mapping[int, object]) -> ColumnBatch:
-    """The run less the rows of these indices."""
+    """Return the run less the rows of these indices."""
     taken = [index not in refused for index in range(len(run))]
     fields = {name: list(compress(column, taken)) for name, column in run.fields.items()} if run.fields else None
     return ColumnBatch(run.subject, list(compress(run.contents, taken)), fields, run.meta)
 
 
 def refused_rows(run: ColumnBatch, message_bytes_max: int) -> dict[int, tuple[str, str]]:
-    """The rows, by their index, that no message may be like: a code of protocol.md 4.4, and why."""
+    """Return the rows, by their index, that no message may be like: a code of protocol.md 4.4, and why."""
     fields = run.fields or {}
     if any(not 0 < len(name) <= FIELD_NAME_BYTES_MAX for name in fields):
         refusal = "invalid", f"a field's name is a text of 1 to {FIELD_NAME_BYTES_MAX} characters"
@@ -119,7 +119,7 @@ def refused_rows(run: ColumnBatch, message_bytes_max: int) -> dict[int, tuple[st
 
 
 def last_values(run: ColumnBatch) -> Iterator[tuple[str, Value]]:
-    """Each field's newest value; not of fields that no row has."""
+    """Yield each field's newest value; not of fields that no row has."""
     for name, column in (run.fields or {}).items():
         value = next((value for value in reversed(column) if value is not None), None)
         if value is not None:
@@ -136,7 +136,7 @@ def expand(
     publisher: str | None = None,
     first: int = 0,
 ) -> list[Message]:
-    """The rows from ``start`` on as messages, weighed.
+    """Return the rows from ``start`` on as messages, weighed.
 
     ``seq`` is the position of row 0 in ``epoch``, 0 for rows of standard quality or not numbered yet; ``first`` is the
     number of row 0 as a publication of ``publisher``.
@@ -211,8 +211,8 @@ def _fields(names: tuple[str, ...], columns: list[Any]) -> list[Fields | None]:
 
 
 def _sizes(run: ColumnBatch, contents: list[Any], columns: list[Any]) -> Iterable[int] | None:
-    """What ``Message.weigh`` would find, where every row has all fields, and these and the content are ASCII; else
-    None."""
+    """Return what ``Message.weigh`` would find, where every row has all fields, and these and the content are ASCII;
+    else None."""
     names = "".join(run.fields) if run.fields else ""
     try:
         if not names.isascii() or not all("".join(column).isascii() for column in (contents, *columns)):
@@ -226,7 +226,8 @@ def _sizes(run: ColumnBatch, contents: list[Any], columns: list[Any]) -> Iterabl
 
 
 def _longest(column: Iterable[Value | None]) -> int:
-    """In characters or bytes; what is no value counts as very long, so that it is looked at."""
+    """Return the length of the longest value in characters or bytes; what is no value counts as very long, so that it
+    is looked at."""
     try:
         return max(map(len, filter(None, column)), default=0)
     except TypeError:

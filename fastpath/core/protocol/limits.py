@@ -39,7 +39,7 @@ CONFLATION_MS_MAX = 3_600_000
 
 
 REQUEST_MS = 5000
-"""How long a request waits for its replies that says nothing of it (protocol.md 3.12)."""
+"""Milliseconds for which a request that says nothing of it waits for its replies (protocol.md 3.12)."""
 
 REQUEST_MS_MAX = 300_000
 """The longest that a request may wait for its replies (protocol.md 3.12)."""
@@ -63,11 +63,12 @@ REASON_CHARS_MAX = 1024
 """The reason of a responder's error."""
 
 COMMAND_BYTES_LEAST = 64 << 10
-"""What every server takes as one frame of a client's, whatever it is set to."""
+"""Bytes that every server takes as one frame of a client's, whatever it is set to."""
 
 
 def command_bytes_max(message_bytes_max: int) -> int:
-    """What a client may send at once: a message of that size whose text needs escapes, and what is said around it."""
+    """Return the bytes that a client may send at once: a message of that size whose text needs escapes, and what is
+    said around it."""
     return message_bytes_max * 2 + COMMAND_BYTES_LEAST
 
 
@@ -89,17 +90,17 @@ class Limits:
 
     @property
     def subscriptions_reason(self) -> str:
-        """Why a subscription is refused that would be one too many."""
+        """The reason why a subscription is refused that would be one too many."""
         return f"over {self.subscriptions_max} subscriptions on one connection"
 
     @property
     def lag_bytes(self) -> int:
-        """From how many queued bytes on a client lags: late enough for what a burst blocks, early enough that what
-        may not be conflated keeps most of the queue (protocol.md 4.13)."""
+        """Queued bytes from which on a client lags: late enough for what a burst blocks, early enough that what may not
+        be conflated keeps most of the queue (protocol.md 4.13)."""
         return self.outbox_bytes_max // 4
 
     @property
     def pending_bytes(self) -> int:
-        """How much may wait for a group that is being written before those who publish are held: with what is being
+        """Bytes that may wait for a group that is being written before those who publish are held: with what is being
         written little of a client's queue, so that a client which reads is not taken for a slow one."""
         return self.outbox_bytes_max // 16

@@ -83,7 +83,7 @@ class Message(Struct, array_like=True, gc=False, eq=False):
         return size
 
     def demote(self) -> None:
-        """Be of standard quality, whatever was asked for; before it is numbered."""
+        """Give the message standard quality, whatever was asked for; before it is numbered."""
         self.qos = STANDARD
 
     def __repr__(self) -> str:
@@ -368,7 +368,7 @@ class Present(Answer, tag="present", kw_only=True):
 
 
 class Offer(Struct, omit_defaults=True, kw_only=True):
-    """What became of a pattern that was advertised (protocol.md 4.15)."""
+    """The outcome for a pattern that was advertised (protocol.md 4.15)."""
 
     pattern: str
     error: str = ""
@@ -462,7 +462,7 @@ AnyAnswer = (
 
 
 class Meta(Struct, omit_defaults=True, kw_only=True):
-    """What of a message differs from the default (protocol.md 5.2)."""
+    """The parts of a message that differ from the default (protocol.md 5.2)."""
 
     kind: str = ""
     retained: bool = True

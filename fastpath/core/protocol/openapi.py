@@ -31,12 +31,12 @@ from .rest import (
 )
 
 SCHEMA_PATH = "/api/schema/"
-"""Where the document is read."""
+"""Path where the document is read."""
 
 SCHEMA_TYPE = "application/vnd.oai.openapi+json;version=3.1"
 
 VERSION = "1"
-"""Of the interface; a change that breaks a caller raises it."""
+"""Version of the interface; a change that breaks a caller raises it."""
 
 _PROBLEM_TYPE = "application/problem+json"
 
@@ -74,7 +74,7 @@ class ShownMessage(Struct):
 
 
 class Outcome(Struct):
-    """What became of one message; of one that is stored with its position, else with the reason."""
+    """The outcome for one message; of one that is stored with its position, else with the reason."""
 
     status: Literal[
         "ok", "denied", "too_large", "invalid", "not_ready", "failed", "outdated", "unavailable", "stale",
@@ -119,7 +119,8 @@ class PresentUser(Struct):
 
 
 class WhoIsThere(Struct):
-    """Who is there: the users by name, how many are anonymous, how many users more there are than are told."""
+    """The presence on a subject: the users by name, how many are anonymous, how many users more there are than are
+    told."""
 
     subject: str
     users: list[PresentUser]
@@ -129,7 +130,7 @@ class WhoIsThere(Struct):
 
 
 class Disconnected(Struct):
-    """How many connections were closed, and which workers have not answered."""
+    """The number of connections that were closed, and the workers that have not answered."""
 
     clients: int
     publishers: int
@@ -137,7 +138,7 @@ class Disconnected(Struct):
 
 
 class Ended(Struct):
-    """How many subscriptions were ended, of how many connections, and which workers have not answered."""
+    """The number of subscriptions that were ended, of how many connections, and the workers that have not answered."""
 
     clients: int
     subscriptions: int
@@ -145,20 +146,20 @@ class Ended(Struct):
 
 
 class Server(Struct):
-    """Where a client may connect, and how much it is preferred; 0: where no other answers."""
+    """A server to which a client may connect, and how much it is preferred; 0: where no other answers."""
 
     url: str
     weight: Annotated[int, Meta(ge=0, le=100)]
 
 
 class Servers(Struct):
-    """Where clients may connect."""
+    """The servers to which clients may connect."""
 
     servers: list[Server]
 
 
 class ShownReply(Struct):
-    """What a responder has replied."""
+    """The reply of a responder."""
 
     content: Text
     fields: dict[str, Text] | UnsetType = UNSET
@@ -246,12 +247,12 @@ _HISTORICAL = {**_SHOWN, "kind": "historical"}
 
 @cache
 def openapi_json() -> bytes:
-    """The document, in JSON."""
+    """Return the document, in JSON."""
     return msgspec.json.format(msgspec.json.encode(openapi()), indent=1)
 
 
 def openapi() -> dict[str, Any]:
-    """The document."""
+    """Return the document."""
     _, schemas = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     for name in ("Disconnection", "Unsubscription"):
         schemas[name]["oneOf"] = [{"required": ["connection"]}, {"required": ["user"]}]
@@ -498,7 +499,7 @@ _SAID = '{"op":"connect","id":1}\n{"op":"subscribe","id":2,"subjects":["/stocks/
 
 
 def _sessions() -> dict[str, Any]:
-    """Sessions over HTTP (docs: sessions.md)."""
+    """Return the paths of sessions over HTTP (docs: sessions.md)."""
     session = {
         "name": "session",
         "in": "path",

@@ -49,12 +49,12 @@ class OptionRow(Struct, frozen=True):
 
 
 class TopicOptions(NamedTuple):
-    """What is in force for a subject that a pattern covers."""
+    """The options in force for a subject that a pattern covers."""
 
     cache_messages: int
-    """How many of its newest messages are cached."""
+    """Number of the subject's newest messages that are cached."""
     cache_ms: int
-    """How long each of them is."""
+    """Milliseconds for which each of them is cached."""
     conflation_ms: int = 0
     """The least interval at which its subscribers are sent what came; 0: each message."""
     retained: bool = True
@@ -62,9 +62,9 @@ class TopicOptions(NamedTuple):
     delivery: str = GUARANTEED
     """STANDARD: what is published is of standard quality, whatever its publisher asks for."""
     presence: bool | None = None
-    """Whether it is known who is on it; None: the node's setting says so."""
+    """True if it is known who is on the subject; None: the node's setting says so."""
     publish_rate: int = 0
-    """How many publications a second may come from each connection to all subjects of ``rated_by`` together; 0: any."""
+    """Publications a second that may come from each connection to all subjects of ``rated_by`` together; 0: any."""
     rated_by: str = ""
     """The pattern that says ``publish_rate``."""
 

@@ -16,10 +16,10 @@ from .messages import GUARANTEED, STANDARD, Message
 from .trace_context import read_traceparent
 
 REPLACE_WHAT = "replace is true or false, and only for what goes into the snapshot"
-"""Why a publication is refused that says so otherwise."""
+"""Reason why a publication is refused that says so otherwise."""
 
 REMOVED_WHAT = "removed is true or false; a removal has no content, and goes into the snapshot"
-"""Why a publication is refused that says so otherwise (features.md A12)."""
+"""Reason why a publication is refused that says so otherwise (features.md A12)."""
 
 ANSWER_BYTES_MAX = 1 << 30
 """No frame that a server sends comes near it: it is there to notice what is no server of ours."""
@@ -85,12 +85,12 @@ _unpack_published = msgspec.msgpack.Decoder(Batch | Stage).decode
 
 
 def unpack(data: memoryview) -> list[Any]:
-    """Any packet, as its parts."""
+    """Return any packet, as its parts."""
     return _unpack(data)
 
 
 def unpack_published(data: memoryview) -> list[Any] | Batch:
-    """A packet of a publisher: a common batch as messages, all others as their parts.
+    """Return a packet of a publisher: a common batch as messages, all others as their parts.
 
     Of a frame ``stage`` in order the place is a tuple, and the runs are the bytes that they came as.
     """
@@ -104,7 +104,7 @@ def unpack_published(data: memoryview) -> list[Any] | Batch:
 
 
 def pack(packet: list[Any] | msgspec.Struct) -> bytes:
-    """A packet with its length in front."""
+    """Return a packet with its length in front."""
     body = _pack(packet)
     return len(body).to_bytes(4, "big") + body
 
@@ -121,8 +121,11 @@ class Unpacker:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """The whole packets so far. After a malformed one ``error`` is set and nothing more is read, but those
-        before it are answered (protocol.md 6.4)."""
+        """Return the whole packets so far.
+
+        After a malformed one ``error`` is set and nothing more is read, but those before it are answered (protocol.md
+        6.4).
+        """
         packets: list[Any] = []
         if self.error is not None:
             return packets
@@ -153,8 +156,8 @@ class Unpacker:
 def read_publications(
     rows: list[Any], publisher: str | None = None, first: int = 0
 ) -> tuple[list[Message], dict[int, Refusal]]:
-    """The messages of rows ``[subject, content, fields, meta]``, decoded already or not; and by their index in ``rows``
-    those that are refused.
+    """Return the messages of rows ``[subject, content, fields, meta]``, decoded already or not; and by their index in
+    ``rows`` those that are refused.
 
     ``publisher`` is the key of whom the publications' numbers count for; with ``first`` the rows are numbered from it
     on, else those are that bring an ``id`` (protocol.md 6.2).
@@ -180,7 +183,8 @@ def read_publications(
 
 
 def handed_in(message: Message) -> list[Any]:
-    """A row for a message that another worker is to number: as its publisher would send it, and the publisher's key."""
+    """Return a row for a message that another worker is to number: as its publisher would send it, and the publisher's
+    key."""
     meta: dict[str, Any] = {"qos": message.qos}
     if not message.retained:
         meta["retained"] = False
@@ -202,25 +206,25 @@ def handed_in(message: Message) -> list[Any]:
 
 
 def read_handed_in(row: list[Any]) -> Message:
-    """The message of such a row; raises InvalidMessage."""
+    """Read the message of such a row; raise InvalidMessage."""
     message = read_publication(row[:4])
     message.publisher = row[4]
     return message
 
 
 def publisher_key(user: str, publisher: str) -> str:
-    """Whom publication numbers count for: a publisher's own name, and no other user's."""
+    """Return whom publication numbers count for: a publisher's own name, and no other user's."""
     return f"{len(user)}:{user}:{publisher}"
 
 
 def publisher_of(key: str) -> tuple[str, str]:
-    """The user and the name of such a key."""
+    """Return the user and the name of such a key."""
     length, _, rest = key.partition(":")
     return rest[: int(length)], rest[int(length) + 1 :]
 
 
 def read_publication(row: Any) -> Message:
-    """The message of one row; raises InvalidMessage."""
+    """Read the message of one row; raise InvalidMessage."""
     if type(row) is Message:
         content = row.content if type(row.content) is str else check_value(row.content, MSGPACK)
         return _with_meta(row.subject, content, row.fields, row.meta) if row.meta else row
@@ -234,8 +238,8 @@ def read_publication(row: Any) -> Message:
 
 
 def read_run(row: Any) -> ColumnBatch:
-    """A run of rows ``[subject, contents, fields, meta]``, decoded as one already or not; raises InvalidMessage where
-    it is malformed as a whole. Its rows are still to be looked at (runs.refused_rows)."""
+    """Read a run of rows ``[subject, contents, fields, meta]``, decoded as one already or not; raise InvalidMessage
+    where it is malformed as a whole. Its rows are still to be looked at (runs.refused_rows)."""
     if type(row) is ColumnBatch:
         run = row
     else:

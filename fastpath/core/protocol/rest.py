@@ -43,13 +43,13 @@ PAGE_BYTES_MAX = 256 << 10
 """Contents and fields in one answer, over all its subjects; a message that is larger comes alone."""
 
 WAIT_SECONDS_MAX = 30
-"""How long an answer may be held back: proxies give up after a minute."""
+"""Seconds for which an answer may be held back at most: proxies give up after a minute."""
 
 SESSION_NUMBER_MAX = 999_999_999
 """The highest number of a frame, or of an answer, of a session."""
 
 REASON_CHARS_MAX = 100
-"""Of what a client is told when it is disconnected: a close frame has room for little more."""
+"""Characters of what a client is told when it is disconnected: a close frame has room for little more."""
 
 RECOVERED, HISTORICAL, SNAPSHOT = "recovered", "historical", "snapshot"
 """The kinds of messages that are told here (protocol.md 5.2)."""
@@ -103,7 +103,7 @@ AS_OF_SCHEMA: dict[str, Any] = {
         },
     ]
 }
-"""As of when a message is true (core/protocol/as_of.py)."""
+"""Schema of ``as_of``: as of when a message is true (core/protocol/as_of.py)."""
 
 _FIELDS_SCHEMA = {
     "type": ["object", "null"],
@@ -135,7 +135,7 @@ class Publication(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Disconnection(msgspec.Struct, forbid_unknown_fields=True):
-    """Whom an operator disconnects, one connection by its name or all of a user; and what they are told."""
+    """The client that an operator disconnects, one connection by its name or all of a user; and what they are told."""
 
     connection: Annotated[str | UnsetType, Meta(extra_json_schema=_CONNECTION_SCHEMA)] = UNSET
     user: Annotated[str | UnsetType, Meta(description="A user's name, exactly", extra_json_schema={"minLength": 1})] = (
@@ -145,8 +145,8 @@ class Disconnection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Unsubscription(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose subscriptions an operator ends, one connection's by its name or those of a user; which; and what they are
-    told."""
+    """The subscriptions that an operator ends, one connection's by its name or those of a user; which; and what they
+    are told."""
 
     subject: Annotated[str, Meta(description="A subject or a pattern", extra_json_schema=WANTED_SCHEMA)]
     connection: Annotated[str | UnsetType, Meta(extra_json_schema=_CONNECTION_SCHEMA)] = UNSET
@@ -167,29 +167,29 @@ class Requested(msgspec.Struct, forbid_unknown_fields=True):
 
 
 T = TypeVar("T", Disconnection, Unsubscription)
-"""What operators ask."""
+"""Type of what operators ask."""
 
 _decoders = {JSON: msgspec.json.Decoder().decode, MSGPACK: msgspec.msgpack.Decoder().decode}
 _encoders = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 
 
 def form_of(content_type: str) -> Form | None:
-    """The form that a Content-Type stands for; None: none that is read here."""
+    """Return the form that a Content-Type stands for; None: none that is read here."""
     return _FORMS.get(content_type.partition(";")[0].strip().lower())
 
 
 def wanted_form(accept: str) -> Form:
-    """The form of an answer, by Accept: MessagePack for who names it, else JSON."""
+    """Return the form of an answer, by Accept: MessagePack for who names it, else JSON."""
     return MSGPACK if any(form_of(kind) == MSGPACK for kind in accept.split(",")) else JSON
 
 
 def encode_body(value: Any, form: Form) -> bytes:
-    """The body of an answer."""
+    """Return the body of an answer."""
     return _encoders[form](value)
 
 
 def read_publications(data: bytes, form: Form) -> tuple[list[Any], dict[int, Refusal]]:
-    """The publications of a body in their order, a message or the raw item that is none, and by its index why.
+    """Return the publications of a body in their order, a message or the raw item that is none, and by its index why.
 
     Raises InvalidMessage for a body that is no list of such.
     """
@@ -216,7 +216,7 @@ def read_publications(data: bytes, form: Form) -> tuple[list[Any], dict[int, Ref
 
 
 def read_request(data: bytes, form: Form) -> Requested:
-    """The request of a body; raises InvalidMessage."""
+    """Read the request of a body; raise InvalidMessage."""
     try:
         body = _decoders[form](data)
         if isinstance(body, dict):  # 2.0 is a whole number in JSON
@@ -232,7 +232,7 @@ def read_request(data: bytes, form: Form) -> Requested:
 
 
 def shown_reply(content: Value, fields: dict[str, Value], form: Form) -> dict[str, Any]:
-    """A reply as a body shows it."""
+    """Return a reply as a body shows it."""
     return {"content": _shown(content, form), "fields": {name: _shown(value, form) for name, value in fields.items()}}
 
 
@@ -277,12 +277,12 @@ def _message(row: dict[str, Any], form: Form) -> Message:
 
 
 def read_disconnection(data: bytes, form: Form) -> Disconnection:
-    """The body of a request that disconnects; raises InvalidMessage."""
+    """Read the body of a request that disconnects; raise InvalidMessage."""
     return _read_operation(data, form, Disconnection)
 
 
 def read_unsubscription(data: bytes, form: Form) -> Unsubscription:
-    """The body of a request that ends subscriptions; raises InvalidMessage."""
+    """Read the body of a request that ends subscriptions; raise InvalidMessage."""
     asked = _read_operation(data, form, Unsubscription)
     try:
         check_wanted(asked.subject)
@@ -306,7 +306,7 @@ def _read_operation(data: bytes, form: Form, kind: type[T]) -> T:
 
 
 def read_key(header: str) -> str:
-    """The key of an Idempotency-Key, which may stand in quotes; empty without one. Raises InvalidMessage."""
+    """Return the key of an Idempotency-Key, which may stand in quotes; empty without one. Raises InvalidMessage."""
     key = header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
     if len(key) > KEY_CHARS_MAX or not (key.isascii() and (key.isprintable())):
         raise InvalidMessage("invalid", f"Idempotency-Key is a text of 1 to {KEY_CHARS_MAX} characters of ASCII")
@@ -316,7 +316,7 @@ def read_key(header: str) -> str:
 
 
 def read_position(text: str) -> tuple[int, int]:
-    """Epoch and sequence number of a ``since``; raises InvalidMessage."""
+    """Return epoch and sequence number of a ``since``; raise InvalidMessage."""
     epoch, comma, seq = text.partition(",")
     if not comma or not all(0 < len(part) <= 16 and part.isascii() and part.isdigit() for part in (epoch, seq)):
         raise InvalidMessage("invalid", _POSITION)
@@ -324,14 +324,14 @@ def read_position(text: str) -> tuple[int, int]:
 
 
 def read_count(name: str, text: str, least: int, most: int) -> int:
-    """A whole number of a query; raises InvalidMessage."""
+    """Read a whole number of a query; raise InvalidMessage."""
     if not (0 < len(text) <= 9 and text.isascii() and text.isdigit()) or not least <= int(text) <= most:
         raise InvalidMessage("invalid", f"{name} is a whole number from {least} to {most}")
     return int(text)
 
 
 def shown(message: Message, kind: str, form: Form) -> dict[str, Any]:
-    """A message as a body shows it, with its position."""
+    """Return a message as a body shows it, with its position."""
     told: dict[str, Any] = {
         "subject": message.subject,
         "content": _shown(message.content, form),
@@ -360,5 +360,5 @@ def _shown(value: Value, form: Form) -> Any:
 
 
 def problem(status: int, title: str, detail: str) -> dict[str, Any]:
-    """The body of an error (RFC 9457)."""
+    """Return the body of an error (RFC 9457)."""
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}

@@ -27,15 +27,16 @@ server's own (``is_system``)."""
 _SYSTEM_PREFIXES = tuple(f"/{segment}/" for segment, own in RESERVED.items() if own)
 
 JOBS = f"/{SYSTEM}/jobs/"
-"""In front of a job's name, where its progress is told: who holds the right to publish there may report it."""
+"""Prefix of a job's name, where its progress is told: who holds the right to publish there may report it."""
 
 PRESENCE = f"/{SYSTEM}/presence"
-"""Where joins and leaves of everybody are told; in front of a subject, where those of the subject are."""
+"""Subject where joins and leaves of everybody are told; in front of a subject, where those of the subject are."""
 
 _UNUSABLE = frozenset("%/*+#{}\x00")
 
 INBOX = f"/{SYSTEM}/inbox/"
-"""In front of where a connection's replies go: nobody subscribes there, the server hands them to their owner."""
+"""Prefix of the inbox where a connection's replies go: nobody subscribes there, the server hands them to their
+owner."""
 
 
 def check_subject(text: str) -> None:
@@ -76,8 +77,8 @@ def check_wanted(text: str) -> None:
 
 
 def refused_offer(pattern: str) -> tuple[str, str]:
-    """Why nobody can offer to publish to, or to answer, what the pattern covers: a code of protocol.md 4.15 and a
-    reason, both empty where somebody can."""
+    """Return why nobody can offer to publish to, or to answer, what the pattern covers: a code of protocol.md 4.15 and
+    a reason, both empty where somebody can."""
     try:
         check_pattern(pattern, names=False)
     except InvalidSubject as error:
@@ -88,7 +89,7 @@ def refused_offer(pattern: str) -> tuple[str, str]:
 
 
 def named_segment(name: str) -> str:
-    """The segment that a name or an id of a user is in a right; empty where none can be it: then it counts as
+    """Return the segment that a name or an id of a user is in a right; empty where none can be it: then it counts as
     missing."""
     return "" if "/" in name or "\x00" in name or name in ("*", "**") else name
 
@@ -108,10 +109,10 @@ def covers(wanted: Sequence[str], given: Sequence[str], user: str = "") -> bool:
 
 
 def specificity(pattern: str) -> tuple[int, ...]:
-    """How specific the pattern is: of two that cover a subject the one of the greater value decides.
+    """Return how specific the pattern is: of two that cover a subject the one of the greater value decides.
 
-    Compared segment by segment from the left: a name, the user's too, is more specific than ``*``, and ``*`` more than
-    ``**``.
+    Patterns are compared segment by segment from the left: a name, the user's too, is more specific than ``*``, and
+    ``*`` more than ``**``.
     """
     return tuple({"*": 1, "**": 0}.get(segment, 2) for segment in pattern[1:].split("/"))
 
@@ -142,18 +143,19 @@ def is_inbox(subject: str) -> bool:
 
 
 def presence_of(subject: str) -> str:
-    """The subject whose joins and leaves are told here; empty when it is none such."""
+    """Return the subject whose joins and leaves are told here; empty when it is none such."""
     return subject[len(PRESENCE) :] if subject.startswith(PRESENCE + "/") else ""
 
 
 def user_segment(name: str) -> str:
-    """The segment that stands for a user behind ``/user/``: the name, with ``%`` and two digits for what no segment, no
-    pattern or no topic of MQTT can hold."""
+    """Return the segment that stands for a user behind ``/user/``: the name, with ``%`` and two digits for what no
+    segment, no pattern or no topic of MQTT can hold."""
     return name if _UNUSABLE.isdisjoint(name) else "".join(f"%{ord(c):02X}" if c in _UNUSABLE else c for c in name)
 
 
 def owner_of(subject: str) -> str:
-    """The segment of the user whose own subject this is, or on whose own subject it tells who is there; empty: of none.
+    """Return the segment of the user whose own subject this is, or on whose own subject it tells who is there; empty:
+    of none.
 
     Own subjects have three segments or more.
     """
@@ -167,7 +169,7 @@ def may_depend_on_name(text: str) -> bool:
 
 
 def _segments(text: str) -> list[str]:
-    """The segments of a subject or pattern, each known to be non-empty."""
+    """Return the segments of a subject or pattern, each known to be non-empty."""
     if not isinstance(text, str):
         raise InvalidSubject("not a text")
     if len(text) > SUBJECT_BYTES_MAX or not (text.isascii() or _encodable(text)):

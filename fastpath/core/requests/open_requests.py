@@ -9,8 +9,8 @@ from ..protocol.messages import Fields, Value
 from .timed import Timed
 
 BACKSTOP_MS = 1000
-"""How much longer a requester's side waits than its responder's, which tells the end: in between is what is on its
-way; beyond it the way was lost."""
+"""Milliseconds that a requester's side waits longer than its responder's, which tells the end: in between is what is on
+its way; beyond it the way was lost."""
 
 NO_RESPONDERS = "no_responders"
 BUSY = "busy"
@@ -27,7 +27,7 @@ REASONS = {
     UNAVAILABLE: "the request could not be handed on; try again",
     NOT_READY: "the right of those who answer is not known yet; try again",
 }
-"""Of the errors that are the server's own (protocol.md 4.19), by code."""
+"""Reasons of the errors that are the server's own (protocol.md 4.19), by code."""
 
 
 class GivenReply(NamedTuple):
@@ -45,15 +45,15 @@ class GivenReply(NamedTuple):
 
 
 def failed(code: str) -> GivenReply:
-    """The error of the server's own with that code."""
+    """Return the error of the server's own with that code."""
     return GivenReply(error=code, reason=REASONS[code], own=True)
 
 
 class Requester(Protocol):
-    """Who has asked; told every reply, and nothing after the last."""
+    """The one who has asked; told every reply, and nothing after the last."""
 
     def answered(self, name: str, answer: GivenReply) -> None:
-        """A reply to the request of that name."""
+        """Take a reply to the request of that name."""
 
 
 class Open:
@@ -85,7 +85,7 @@ class OpenRequests:
         return ""
 
     def begin(self, name: str, requester: Requester, replies: int, until: int) -> None:
-        """The request of that name waits for so many replies, until the responder's time is over."""
+        """Have the request of that name wait for so many replies, until the responder's time is over."""
         self._open.put(name, Open(requester, replies), until + BACKSTOP_MS)
         self._by_requester.setdefault(requester, {})[name] = None
 
@@ -103,14 +103,14 @@ class OpenRequests:
         return True
 
     def leave(self, requester: Requester) -> list[str]:
-        """The requester is gone; the names of the requests that nobody waits for any more."""
+        """Forget a requester that is gone; return the names of the requests that nobody waits for any more."""
         names = list(self._by_requester.pop(requester, ()))
         for name in names:
             self._open.take(name)
         return names
 
     def expire(self, now: int) -> int:
-        """Tell those whose time is over; how many."""
+        """Tell the requesters whose time is over; return how many requests that were."""
         due = self._open.due(now)
         for name, request in due:
             self._forget(name, request)
@@ -141,7 +141,7 @@ class TakenRequest(Generic[R, O]):
 
 
 class TakenRequests(Generic[R, O]):
-    """What the responders of this process were asked and have not answered to the end. Times are ms."""
+    """The requests that the responders of this process were asked and have not answered to the end. Times are ms."""
 
     def __init__(self) -> None:
         self._taken: Timed[TakenRequest[R, O]] = Timed()
@@ -158,13 +158,15 @@ class TakenRequests(Generic[R, O]):
         )
 
     def take(self, name: str, taken: TakenRequest[R, O], until: int) -> None:
-        """A responder is asked."""
+        """Note that a responder is asked."""
         self._taken.put(name, taken, until)
         self._by_responder.setdefault(taken.responder, {})[name] = None
 
     def reply(self, name: str, responder: R, more: bool) -> tuple[O, bool] | None:
-        """The responder replies: where to, and whether more replies are waited for. None: nobody waits for this one, or
-        another responder was asked."""
+        """Take a reply of the responder; return where it goes, and whether more replies are waited for.
+
+        None: nobody waits for this one, or another responder was asked.
+        """
         taken = self._taken.get(name)
         if taken is None or taken.responder != responder:
             return None
@@ -175,14 +177,14 @@ class TakenRequests(Generic[R, O]):
         return taken.origin, more
 
     def end(self, name: str) -> TakenRequest[R, O] | None:
-        """The request is over; what it was, if it was not before."""
+        """End the request; return what it was, if it was not over before."""
         taken = self._taken.take(name)
         if taken is not None:
             self._forget(name, taken)
         return taken
 
     def leave(self, responder: R) -> list[tuple[str, TakenRequest[R, O]]]:
-        """The responder is gone; what it has not answered to the end."""
+        """End what the responder, which is gone, has not answered to the end; return that."""
         names = list(self._by_responder.get(responder, ()))
         return [(name, taken) for name in names if (taken := self.end(name)) is not None]
 
@@ -194,7 +196,7 @@ class TakenRequests(Generic[R, O]):
         return due
 
     def those(self) -> list[tuple[str, TakenRequest[R, O]]]:
-        """All that waits for replies."""
+        """Return all that waits for replies."""
         return self._taken.items()
 
     def _forget(self, name: str, taken: TakenRequest[R, O]) -> None:

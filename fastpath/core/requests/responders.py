@@ -59,11 +59,11 @@ class Responders(Generic[R]):
             wild.ring.move_to_end(responder, last=False)  # it has not been asked yet
 
     def patterns(self, responder: R) -> tuple[str, ...]:
-        """The patterns that the responder answers."""
+        """Return the patterns that the responder answers."""
         return self._patterns.get(responder, ())
 
     def those(self) -> list[R]:
-        """All responders."""
+        """Return all responders."""
         return list(self._patterns)
 
     def choose(self, subject: str, passed: Collection[R]) -> R | None:
@@ -90,7 +90,7 @@ class Responders(Generic[R]):
 
 
 def offers_of(patterns: Iterable[str]) -> list[Offer]:
-    """What becomes of each pattern that somebody is to respond to (protocol.md 4.16), by its form and number."""
+    """Return what becomes of each pattern that somebody is to respond to (protocol.md 4.16), by its form and number."""
     taken: dict[str, None] = {}
     offers = []
     for pattern in patterns:
@@ -102,7 +102,7 @@ def offers_of(patterns: Iterable[str]) -> list[Offer]:
 
 
 def _refusal(pattern: str, taken: Collection[str]) -> tuple[str, str]:
-    """The error and the reason for which nobody responds to it beside the ``taken``; empty if it can be."""
+    """Return the error and the reason for which nobody responds to it beside the ``taken``; empty if somebody can."""
     refused = refused_offer(pattern)
     if not refused[0] and pattern not in taken and len(taken) >= RESPONDER_PATTERNS_MAX:
         return "limit", f"over {RESPONDER_PATTERNS_MAX} patterns on one connection"

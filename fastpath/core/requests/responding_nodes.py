@@ -23,7 +23,8 @@ class _Answered:
 
 
 class RespondingNodes:
-    """What the nodes say (core/presence/replication.py Replica), by member: a node's name, a space, and whatever."""
+    """The patterns that the nodes answer (core/presence/replication.py Replica), by member: a node's name, a space, and
+    whatever."""
 
     def __init__(self, patterns_max: int = PATTERNS_MAX) -> None:
         self.left_out = 0
@@ -36,7 +37,8 @@ class RespondingNodes:
         self._number = 0
 
     def set(self, member: str, key: str, count: int, now: int) -> None:
-        """The member answers the pattern, or with 0 does not any more; raises ValueError for what is no pattern."""
+        """Note that the member answers the pattern, or with 0 does not any more; raise ValueError for what is no
+        pattern."""
         del now
         said = self._said.setdefault(member, {})
         if not count:
@@ -61,7 +63,7 @@ class RespondingNodes:
         answered.nodes[node] = answered.nodes.get(node, 0) + 1
 
     def drop(self, member: str) -> None:
-        """The member answers nothing any more."""
+        """Drop a member, which answers nothing any more."""
         for key in self._said.pop(member, ()):
             self._discard(member, key)
 
@@ -79,7 +81,7 @@ class RespondingNodes:
         return best
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Forget a node that is gone."""
         self._asked.pop(node, None)
 
     def _discard(self, member: str, key: str) -> None:

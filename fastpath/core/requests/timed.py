@@ -21,7 +21,7 @@ class Timed(Generic[T]):
         return len(self._things)
 
     def put(self, name: str, thing: T, until: int) -> None:
-        """Keep it; the name must be new."""
+        """Keep something under a name, which must be new."""
         step = until // STEP_MS + 1
         self._things[name] = thing, step
         names = self._steps.get(step)
@@ -47,7 +47,7 @@ class Timed(Generic[T]):
         return thing
 
     def items(self) -> list[tuple[str, T]]:
-        """All that waits."""
+        """Return all that waits."""
         return [(name, thing) for name, (thing, _) in self._things.items()]
 
     def due(self, now: int) -> list[tuple[str, T]]:

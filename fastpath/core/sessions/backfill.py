@@ -54,8 +54,8 @@ class Backfill:
 
 
 def owed(broker: Broker, client: Client, topic: Topic, request: Subscribe) -> tuple[int, str] | None:
-    """After which number the subscription gets all that is cached, and of which kind the messages are; None: it does
-    not ask for that, or the cache does not reach back to there."""
+    """Return after which number the subscription gets all that is cached, and of which kind the messages are; None: it
+    does not ask for that, or the cache does not reach back to there."""
     if topic.subject in request.since:
         epoch, seq = _place(client, topic, request)
         at = broker.history.after(topic, epoch, seq) if broker.guaranteed else None
@@ -65,15 +65,17 @@ def owed(broker: Broker, client: Client, topic: Topic, request: Subscribe) -> tu
 
 
 def _place(client: Client, topic: Topic, request: Subscribe) -> tuple[int, int]:
-    """Where the subscription goes on. Who sees no numbers and has been sent nothing yet stands before the first
-    message, in whichever epoch that is."""
+    """Return where the subscription goes on.
+
+    Who sees no numbers and has been sent nothing yet stands before the first message, in whichever epoch that is.
+    """
     epoch, seq = request.since[topic.subject]
     return (epoch if seq or client.terms.wire.numbered else topic.epoch), seq
 
 
 def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe, room: Room) -> Backfill:
-    """The stored messages for one subscription, of which the room is taken: of what is cached there is a slice for all
-    subjects of a command, and the rest follows as the client takes it, one subject after the other."""
+    """Return the stored messages for one subscription, of which the room is taken: of what is cached there is a slice
+    for all subjects of a command, and the rest follows as the client takes it, one subject after the other."""
     resumes, wire = topic.subject in request.since, client.terms.wire
     reach = owed(broker, client, topic, request)
     if reach is not None:

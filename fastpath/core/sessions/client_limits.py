@@ -29,7 +29,7 @@ class ClientLimits:
         self._busy.append(busy)
 
     def said(self, client: Client, publications: int, now: int) -> None:
-        """The client said something: nothing more is read from it when it was too much at a time."""
+        """Count what the client said: nothing more is read from it when that was too much at a time."""
         self._quiet.pop(client, None)
         if self.spend(client, 1, publications, now):
             client.link.hold(PauseReason.RATE, True)
@@ -42,7 +42,8 @@ class ClientLimits:
         return bool(limit)
 
     def idle(self, client: Client, now: int) -> bool:
-        """Asked of every client now and then: whether it has done nothing, and wanted nothing, for too long."""
+        """Return whether the client has done nothing, and wanted nothing, for too long; each client is asked about now
+        and then."""
         if not self._idle_ms:
             return False
         if client.count or any(busy(client) for busy in self._busy):
@@ -51,7 +52,7 @@ class ClientLimits:
         return now - self._quiet.setdefault(client, now) >= self._idle_ms
 
     def forget(self, who: Talker) -> None:
-        """The connection is gone."""
+        """Forget a connection that is gone."""
         self.rates.forget(who)
         if isinstance(who, Client):
             self._quiet.pop(who, None)

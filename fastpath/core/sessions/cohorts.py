@@ -25,7 +25,7 @@ more, each client looks in slices."""
 
 
 def join(broker: Broker, group: Group, topic: Topic) -> bool:
-    """All members follow a subject that comes to be."""
+    """Have all members follow a subject that comes to be."""
     cohort, topics = group.cohort, group.topics
     assert cohort is not None
     assert topics is not None
@@ -47,10 +47,8 @@ def join(broker: Broker, group: Group, topic: Topic) -> bool:
 
 
 def follow(broker: Broker, group: Group, denied: dict[str, list[str]], now: int) -> tuple[bool, int]:
-    """Rights have changed: all members lose what is denied, by reason; False also when there is something to gain.
-
-    Also how many subjects were looked at for that.
-    """
+    """Take from all members what is denied, by reason, as rights have changed; return False also when there is
+    something to gain, and how many subjects were looked at for that."""
     cohort = group.cohort
     assert cohort is not None
     gains, looked = _gains(broker, cohort, group, now)

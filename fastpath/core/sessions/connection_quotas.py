@@ -23,8 +23,8 @@ class ConnectionQuotas:
         self._addresses: dict[str, int] = {}
 
     def take(self, seat: Seat, user: str, address: str) -> str:
-        """Give a connection its place, or, when it has one, another user's; the limit that it would pass, if it gets
-        none."""
+        """Give a connection its place, or, when it has one, another user's; return the limit that it would pass, if it
+        gets none."""
         self.leave(seat)
         if self._per_address_max and address and self._addresses.get(address, 0) >= self._per_address_max:
             return PER_ADDRESS
@@ -36,7 +36,7 @@ class ConnectionQuotas:
         return ""
 
     def leave(self, seat: Seat) -> None:
-        """The connection is gone."""
+        """Give back the seat of a connection that is gone."""
         taken = self._taken.pop(seat, None)
         if taken is not None:
             for counts, name in ((self._users, taken[0]), (self._addresses, taken[1])):
@@ -45,7 +45,7 @@ class ConnectionQuotas:
                     del counts[name]
 
     def forget(self, worker: int) -> None:
-        """All connections of a worker are gone."""
+        """Give back the seats of a worker whose connections are all gone."""
         for seat in [seat for seat in self._taken if seat[0] == worker]:
             self.leave(seat)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 _TOLD = ("user", "expires", "uid", "groups", "superuser", "generation", "session", "permissions", "token_id")
-"""What the hook is told of a token's claims: not the key, which may be the secret of all tokens."""
+"""Names of a token's claims that the hook is told: not the key, which may be the secret of all tokens."""
 
 
 class DeferredCommands:
@@ -55,7 +55,7 @@ class DeferredCommands:
         self._token = token
         self._bearer: tuple[Principal, str] | None = None  # of a token that is being asked about
         self.let_in = CONNECT not in asking.events
-        """Whether it may be here."""
+        """True once the client may be here."""
         self.asked = client.principal.asked = HookState(asking, self)
 
     @property
@@ -64,7 +64,7 @@ class DeferredCommands:
         return self._waits is not None
 
     def facts(self) -> Facts:
-        """The facts about the client that the hook is told with each question."""
+        """Return the facts about the client that the hook is told with each question."""
         principal, token = self._bearer or (self._client.principal, self._token)
         facts = self._facts | facts_of(principal, token, self._sessions.broker.grants.mode) | {"again": self.let_in}
         if self.asked.user is not None:
@@ -87,7 +87,7 @@ class DeferredCommands:
         return (bool(client.wilds) or client.responds) and not strictly
 
     def fail(self) -> None:
-        """A fault of ours."""
+        """End the connection for a fault of ours."""
         self._end(Close.INTERNAL_ERROR, "a fault of the server; reconnect")
 
     # Commands that wait
@@ -199,7 +199,7 @@ class DeferredCommands:
             self._name(reply.user, now)
 
     def _name(self, user: str | None, now: int) -> None:
-        """Whom the client acts for, where the hook says it."""
+        """Take the name of whom the client acts for, where the hook says it."""
         if user is None or self._sessions.broker.grants.mode != "custom":
             return
         principal = self._client.principal

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ..delivery.audience import Client
 
 OWN_MAX = 100
-"""Whoever has subscribed to more than so many subjects by name, beside its patterns, follows these for itself."""
+"""Number of subjects beside its patterns up to which a client shares them: with more by name it follows these for
+itself."""
 
 
 def enroll(broker: Broker, client: Client) -> None:
@@ -47,7 +48,7 @@ def enroll(broker: Broker, client: Client) -> None:
 
 
 def loosen(broker: Broker, client: Client) -> None:
-    """The client's subscriptions are about to change by themselves: they are its own again."""
+    """Make the client's subscriptions its own again, as they are about to change by themselves."""
     group = client.group
     if group is None or group.cohort is None:
         return
@@ -60,7 +61,7 @@ def loosen(broker: Broker, client: Client) -> None:
 
 
 def drop(broker: Broker, client: Client) -> None:
-    """The client is gone: forget its subscriptions."""
+    """Forget the subscriptions of a client that is gone."""
     client.closed = True
     client.out = None
     broker.counters.subscriptions -= len(client.subscriptions)

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from .subscriptions import Subscriptions
 
 SLICE_WORK = 2000
-"""How much is done in one call of ``step``, counted in places of the tree that are looked at: about 2 ms, after which
-everybody has a turn."""
+"""Work of one call of ``step``, counted in places of the tree that are looked at: about 2 ms, after which everybody has
+a turn."""
 
 REACHES_MAX = 10_000
 """Answers that are kept about how much of a pattern may be read."""
 
 SUBJECT_WORK = 20
-"""What a subject that is started, or refused, counts for: some 20 µs."""
+"""Work that a subject counts for which is started, or refused: some 20 µs."""
 
 Covering = dict[str, PatternSubscription | None]
-"""By which pattern of a client its subjects go on."""
+"""Patterns of a client by which its subjects go on."""
 
 _ELSEWHERE = (0, 0)
 
@@ -50,7 +50,7 @@ Positions = dict[str, tuple[int, int]]
 """The last (epoch, number) that was read, by subject."""
 
 RESULT_BYTES = 160
-"""What a result of ``subscribed`` takes in the outgoing queue, about."""
+"""Bytes that a result of ``subscribed`` takes in the outgoing queue, about."""
 
 
 class _PatternAnswer:
@@ -92,7 +92,7 @@ class PatternSubscriber:
         return bool(self._searching)
 
     def positions(self, pattern: str, command: Subscribe, subjects: Iterable[str]) -> Positions:
-        """The positions of the command, of these ``subjects``, that the pattern covers."""
+        """Return the positions of the command, of these ``subjects``, that the pattern covers."""
         since = command.since
         return {one: since[one] for one in subjects if not is_wildcard(one) and covers(pattern, one)}
 
@@ -150,7 +150,7 @@ class PatternSubscriber:
         return topics
 
     def own(self, client: Client, subject: str) -> None:
-        """The client has subscribed to the subject by name: from now on no pattern ends it."""
+        """Note that the client has subscribed to the subject by name: from now on no pattern ends it."""
         topic = self._broker.interest.topics.get(subject)
         if client.wilds is not None and topic is not None:
             client.wilds.owners.pop(topic, None)
@@ -162,12 +162,12 @@ class PatternSubscriber:
         return bool(waiting.pattern if waiting else topic is not None and pattern_of(client, topic))
 
     def again(self, client: Client) -> None:
-        """The client's subscriptions have changed by themselves: see what of it can be shared."""
+        """Look again at what of the client's subscriptions can be shared, as they have changed by themselves."""
         if client.wilds:
             self._searching[client] = None
 
     def cut(self, client: Client, subject: str, pattern: str) -> None:
-        """A subject that follows the pattern, or none, waits for its right."""
+        """Note which pattern, or none, a subject follows that waits for its right."""
         if pattern and client.waiting and subject in client.waiting:
             client.waiting[subject].pattern = pattern
 
@@ -179,8 +179,8 @@ class PatternSubscriber:
             client.wilds.owners[topic] = pattern
 
     def standing(self, client: Client, topics: Iterable[Topic]) -> dict[Topic, tuple[int, int] | None]:
-        """The running subscriptions without conflation, and where those stand that come from behind; of the others all
-        has been sent that came."""
+        """Return the running subscriptions without conflation, and where those stand that come from behind; of the
+        others all has been sent that came."""
         behind = client.lag.behind if client.lag is not None else ()
         cursors = client.recovering or {}
         return {
@@ -196,7 +196,8 @@ class PatternSubscriber:
         standing: dict[Topic, tuple[int, int] | None],
         covering: Covering,
     ) -> dict[Topic, PatternSubscription]:
-        """Of subscriptions that are about to end, those that go on in the feed in which they are, and by which pattern.
+        """Return, of subscriptions that are about to end, those that go on in the feed in which they are, and by which
+        pattern.
 
         All that waits for the client is written before anything is said of them. Patterns may have ended since they
         were found to be ``covering`` subjects, and none may have begun.
@@ -227,8 +228,8 @@ class PatternSubscriber:
         kept: dict[Topic, PatternSubscription],
         now: int,
     ) -> None:
-        """Subscriptions have ended, but for those that are ``kept``: those that a pattern of the client covers go on by
-        it, from where they stand; what does not stand anywhere begins anew."""
+        """Have subscriptions that have ended go on by a pattern of the client that covers them, from where they stand,
+        but for those that are ``kept``; what does not stand anywhere begins anew."""
         answer = _PatternAnswer()
         for ended in topics:
             subject = ended.subject
@@ -253,15 +254,15 @@ class PatternSubscriber:
         self._tell(client, answer)
 
     def look_again(self, client: Client) -> None:
-        """The client's rights have changed: what it did not get before it may get now."""
+        """Look again at a client whose rights have changed: what it did not get before it may get now."""
         loosen(self._broker, client)
         for wild in (client.wilds or {}).values():
             wild.limited = False
             self._search(client, wild)
 
     def tell_rights(self, client: Client, now: int) -> int:
-        """The client's rights may have changed: tell it of each pattern that it may read more or less of than it was
-        told; about how many answers that took."""
+        """Tell the client, whose rights may have changed, of each pattern that it may read more or less of than it was
+        told; return about how many answers that took."""
         results: list[Result] = []
         looked = 0
         if self._broker.grants.ready:
@@ -277,7 +278,7 @@ class PatternSubscriber:
         return looked
 
     def _reach(self, client: Client, pattern: str, now: int) -> Reach:
-        """How much of the pattern the client may read; those who may read the same are asked for once."""
+        """Return how much of the pattern the client may read; those who may read the same are asked for once."""
         grants, principal = self._broker.grants, client.principal
         if self._reaches_version != grants.version or len(self._reaches) > REACHES_MAX:
             self._reaches_version = grants.version
@@ -293,7 +294,7 @@ class PatternSubscriber:
         return known
 
     def tick(self) -> None:
-        """Called often: go on with clients that have room again."""
+        """Go on with clients that have room again; this is called often."""
         for client in [client for client in self._crowded if client.closed or client.queue is None]:
             del self._crowded[client]
             if not client.closed:
@@ -359,7 +360,7 @@ class PatternSubscriber:
         broker.move(client, answer.join, [])
 
     def _found(self, client: Client, wild: PatternSubscription, subject: str, now: int, answer: _PatternAnswer) -> None:
-        """A subject that the pattern covers: start it, unless it runs or waits or may not be read."""
+        """Start a subject that the pattern covers, unless it runs or waits or may not be read."""
         broker = self._broker
         topic = broker.interest.topics.get(subject)
         assert client.wilds is not None
@@ -393,7 +394,8 @@ class PatternSubscriber:
         now: int,
         answer: _PatternAnswer,
     ) -> None:
-        """The client is not told of the subject; where it is not known yet whether it may, it waits for the answer."""
+        """Keep the subject from the client, which is not told of it; where the right is not known yet, the subject
+        waits for the answer."""
         if reason is ASKED and not self._is_full(client, wild, answer):
             request = msgspec.structs.replace(wild.request, since={} if since is None else {subject: since})
             self.subscriptions.wait(client, subject, request, reason, now)
@@ -438,7 +440,7 @@ class PatternSubscriber:
         feed: SubjectFeed | None,
         answer: _PatternAnswer,
     ) -> None:
-        """The subject follows the pattern, if it runs."""
+        """Have the subject follow the pattern, if it runs."""
         result.pattern = wild.text
         if client.wilds is not None and topic in client.subscriptions:
             client.wilds.owners[topic] = wild.text
@@ -447,8 +449,8 @@ class PatternSubscriber:
     # A subject comes to be
 
     def appeared(self, topic: Topic) -> None:
-        """The subject is published to for the first time, and nothing of it has been delivered yet: whoever has a
-        pattern that covers it, and the right, gets all of it."""
+        """Subscribe to a subject all who have a pattern that covers it, and the right: it is published to for the first
+        time, and nothing of it has been delivered yet, so that they get all of it."""
         places = self._broker.interest.patterns.match(topic.subject)
         for cohort in {cohort: None for place in places for cohort in place.cohorts or ()}:
             self._join_cohort(cohort, topic)

@@ -19,21 +19,22 @@ from .rate_limits import SubjectRates
 
 
 def name_publisher(client: Client, publisher: str) -> None:
-    """The client says under which name it numbers what it publishes; raises InvalidMessage."""
+    """Note the name under which the client numbers what it publishes; raise InvalidMessage."""
     if len(publisher) > PUBLISHER_CHARS_MAX:
         raise InvalidMessage("invalid", f"publisher has at most {PUBLISHER_CHARS_MAX} characters")
     client.publisher = publisher_key(client.principal.user, publisher) if publisher else None
 
 
 class Publications:
-    """What all clients publish."""
+    """The publications of all clients."""
 
     def __init__(self, broker: Broker, rates: SubjectRates[object]) -> None:
         self._broker = broker
         self._rates = rates
         self._publish_from: Networks | None = None
         self.held: dict[Client, None] | None = None
-        """While the server is congested: the clients that have published meanwhile, from whom nothing more is read."""
+        """Clients that have published while the server is congested, from whom nothing more is read; None when it is
+        not."""
 
     def accept_from(self, networks: Networks | None) -> None:
         """Take publications of clients from these addresses only, from now on; None: from all."""
@@ -45,7 +46,7 @@ class Publications:
         return held or ()
 
     def forget(self, client: Client) -> None:
-        """The client is gone."""
+        """Forget a client that is gone."""
         (self.held or {}).pop(client, None)
 
     def publish(self, client: Client, command: Publish, now: int) -> None:
@@ -102,7 +103,7 @@ class Publications:
 
 
 def read_publication(command: Publish, form: Form) -> Message:
-    """The message that a client's command publishes; raises InvalidMessage."""
+    """Return the message that a client's command publishes; raise InvalidMessage."""
     usual = (
         not (command.closure or command.reply_to or command.fields or command.traceparent) and command.qos == GUARANTEED
     )

@@ -26,7 +26,7 @@ class Bucket:
 
 
 class RateLimit(Generic[Who]):
-    """At most ``per_second`` pieces each, over any longer time; a second's worth may come at once.
+    """The limit of ``per_second`` pieces each, over any longer time; a second's worth may come at once.
 
     What is spent beyond that is taken all the same, as it has been read already: it is paid for by the pause after it.
     So nothing is ever lost. A bucket exists only for who has said something within the time that it takes to fill.
@@ -76,7 +76,7 @@ class RateLimits(Generic[Who]):
             RateLimit(publications_per_second) if publications_per_second else None
         )
         self.pausing: dict[Who, int] = {}
-        """Until when (ms)."""
+        """Times (ms) until which somebody pauses."""
 
     def spend(self, who: Who, commands: int, publications: int, now: int) -> str:
         """Count what was said; the name of the rate that is used up, for which ``who`` has to pause, or nothing."""
@@ -129,7 +129,7 @@ class SubjectRates(Generic[Who]):
         self._otherwise: dict[Who, int] = {}  # of who pauses for a rate of these: until when without it
 
     def renew(self) -> None:
-        """Other options count: whoever pauses for a rate goes on, and spends by what counts now."""
+        """Follow other options, which count now: whoever pauses for a rate goes on, and spends by what counts now."""
         before, self._options = self._limits, self._index.options
         self._limits = {
             pattern: before[pattern]
@@ -144,8 +144,11 @@ class SubjectRates(Generic[Who]):
             self._otherwise.clear()
 
     def spend(self, who: Who, published: Iterable[tuple[str, int]], now: int) -> bool:
-        """Count publications, so many to each of these subjects; whether ``who`` has to pause for a rate of theirs. It
-        goes on when ``rates.due`` says so."""
+        """Count publications, so many to each of these subjects; return whether ``who`` has to pause for a rate of
+        theirs.
+
+        ``who`` goes on when ``rates.due`` says so.
+        """
         if self._options is not self._index.options:
             self.renew()
         topics, options, limits = self._index.topics, self._index.options, self._limits

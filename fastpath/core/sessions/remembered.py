@@ -26,7 +26,7 @@ class Remembered(msgspec.Struct, omit_defaults=True):
 
 
 def remember(grants: Grants, principal: Principal) -> Remembered:
-    """What is to be kept of the principal. No key, token or password is in it."""
+    """Return what is to be kept of the principal. No key, token or password is in it."""
     claims = principal.claims
     if claims is None:
         return Remembered(grants.mode, principal.user, principal.superuser)
@@ -35,8 +35,8 @@ def remember(grants: Grants, principal: Principal) -> Remembered:
 
 
 def recall(grants: Grants, remembered: Remembered) -> Principal:
-    """The principal under these grants; raises Refused when rights are decided in another way now, or the key of the
-    token does not count any more."""
+    """Return the principal under these grants; raise Refused when rights are decided in another way now, or the key of
+    the token does not count any more."""
     if remembered.mode != grants.mode:
         raise Refused(Close.REVOKED, f"mode {remembered.mode} had let in who it was")
     claims = remembered.claims

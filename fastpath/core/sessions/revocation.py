@@ -28,7 +28,7 @@ SLICE_CHECKS = 500
 """Subscriptions looked at in one slice: about 2 ms, after which everybody else has a turn."""
 
 MEMO_SHARE = 8
-"""How many answers that are known already cost as much as one that is not."""
+"""Number of answers that are known already and cost as much as one that is not."""
 
 MEMO_MAX = 100_000
 """Answers that are kept while clients are looked at."""
@@ -57,9 +57,9 @@ class Revocation:
         self._building_told = False
         self._building_left_out = LeftOut()
         self.left_out = LeftOut()
-        """What of the rights in force could not be read."""
+        """Records of the rights in force that could not be read."""
         self.inherited = False
-        """True while they are those that other workers had, and not brought by Django itself."""
+        """True while the rights are those that other workers had, and not brought by Django itself."""
         self.options = OptionsFollower(self._broker)
         self.options_told = False
         """True if who brought the rights in force knows of options: a Django of a version before them does not."""
@@ -67,7 +67,7 @@ class Revocation:
 
     @property
     def generation(self) -> int | None:
-        """That of what Django has brought; None: it has brought nothing yet."""
+        """The generation of what Django has brought; None: it has brought nothing yet."""
         grants = self._broker.grants
         return grants.generation if isinstance(grants, RuleGrants) else self._generation
 
@@ -86,9 +86,10 @@ class Revocation:
     def add(
         self, rules: list[Any], users: list[Any], sessions: list[Any], options: Sequence[Any] | None = None
     ) -> None:
-        """A part of the full set; raises InvalidMessage. ``options`` are None of who does not know of any.
+        """Add a part of the full set; raise InvalidMessage.
 
-        A record that cannot be read is left out, and all others count.
+        ``options`` are None of who does not know of any. A record that cannot be read is left out, and all others
+        count.
         """
         if self._building is None:
             raise InvalidMessage("invalid", "rules_begin comes first")
@@ -110,9 +111,9 @@ class Revocation:
         self._building_left_out.faults.update(records.faults)
 
     def commit(self, generation: int, now: int, *, inherited: bool = False) -> dict[str, Fault]:
-        """The full set takes force at once; everybody is looked at again. ``inherited``: as the attribute is.
+        """Let the full set take force at once; everybody is looked at again. ``inherited``: as the attribute is.
 
-        What of it could not be read, and was not known to be so, by its name.
+        Returns by name what of the set could not be read, and was not known to be so.
         """
         if self._building is None:
             raise InvalidMessage("invalid", "rules_begin comes first")
@@ -140,10 +141,11 @@ class Revocation:
         *,
         options_told: bool = True,
     ) -> dict[str, Fault]:
-        """A difference from generation ``after``; raises InvalidMessage ``stale`` when another one is in force.
+        """Let a difference from generation ``after`` take force; raise InvalidMessage ``stale`` when another one is in
+        force.
 
         ``options`` are all that there are from now on; None: they stay as they are, which nobody has said unless
-        ``options_told``. What of it could not be read, and was not known to be so, by its name.
+        ``options_told``. Returns by name what of the difference could not be read, and was not known to be so.
         """
         self._check_mode(rules, removed, users, sessions)
         if self.generation != after:
@@ -163,14 +165,15 @@ class Revocation:
         return self.left_out.follow(records, gone)
 
     def keys_changed(self) -> None:
-        """A key does not count any more: who came with a token of it has to come with another."""
+        """Look again at whoever came with a token, as a key does not count any more: who has one of it has to come with
+        another."""
         grants = self._broker.grants
         grants.keys_changed()
         waiting = set(self._todo)
         self._todo.extend(client for client in self._clients if client.principal.claims and client not in waiting)
 
     def tick(self, now: int) -> None:
-        """Called often: clients that have room again, and rules whose time has come or gone."""
+        """Go on with clients that have room again, and with rules whose time has come or gone; this is called often."""
         crowded = self._subscriptions.crowded
         for client in [client for client in crowded if client.closed or client.queue is None]:
             del crowded[client]
@@ -251,7 +254,10 @@ class Revocation:
         return True
 
     def _denied(self, client: Client, now: int) -> dict[str, list[str]]:
-        """The running subscriptions that may not go on, by the reason. Clients of one rights key are asked for once."""
+        """Return the running subscriptions that may not go on, by the reason.
+
+        Clients of one rights key are asked for once.
+        """
         grants, principal = self._broker.grants, client.principal
         rights_key = grants.rights_key(principal)
         if self._memo_version != grants.version:
@@ -278,7 +284,7 @@ class Revocation:
         return denied
 
     def answered(self, client: Client, subjects: list[str], now: int) -> None:
-        """A hook has decided about these subjects: they start, go on or end."""
+        """Start, keep or end these subjects, about which a hook has decided."""
         grants, topics = self._broker.grants, self._broker.interest.topics
         denied: dict[str, list[str]] = {}
         found = False
@@ -377,7 +383,7 @@ class Revocation:
                 self._todo.append(client)
 
     def _check_mode(self, *rights: list[Any]) -> None:
-        """Raises InvalidMessage for rights where nobody would ask for them."""
+        """Check the mode; raise InvalidMessage for rights where nobody would ask for them."""
         if any(rights) and not isinstance(self._broker.grants, RuleGrants):
             mode = self._broker.grants.mode
             raise InvalidMessage("invalid", f"the sidecar runs in mode {mode}, not rules: it takes options alone")

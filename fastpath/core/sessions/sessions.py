@@ -47,16 +47,16 @@ from .subscribe_commands import CommandsInSteps, end_subscriptions, subscribe, u
 from .subscriptions import Subscriptions
 
 PROGRAM_CHARS_MAX = 100
-"""As much as is kept of what a client's program calls itself."""
+"""Characters that are kept of what a client's program calls itself."""
 
 PROGRAMS_MAX = 256
-"""So many names of programs are kept once for all clients; one more is kept by each client of that name."""
+"""Number of names of programs that are kept once for all clients; one more is kept by each client of that name."""
 
 PUBLISHING = (Publish, MakeRequest, GiveReply)
-"""What counts as a publication in the rates."""
+"""Commands that count as publications in the rates."""
 
 Handler = Callable[[Client, Any, int], None]
-"""What answers a command: called with client, command and time (ms); raises InvalidMessage."""
+"""Function that answers a command: called with client, command and time (ms); raises InvalidMessage."""
 
 
 class Sessions:
@@ -78,7 +78,7 @@ class Sessions:
         self.ping_seconds = ping_seconds
         self.clients: dict[Client, None] = {}
         self.notice: Notice | None = None
-        """What everybody who comes is told first, such as that nothing new arrives at the moment."""
+        """Notice that everybody who comes is told first, such as that nothing new arrives at the moment."""
         # A client is looked at every ping_seconds, when its slot comes; slots spread the work over the seconds.
         self._slots: list[dict[Client, None]] = [{} for _ in range(ping_seconds)]
         self._judged = [float("-inf")] * ping_seconds  # by slot: the server's time when it was asked who lives
@@ -123,7 +123,7 @@ class Sessions:
                 self.broker.send(client, notice)
 
     def open(self, link: Link, slot_key: int, direct: bool, terms: Terms, token: str, address: str, now: int) -> Client:
-        """A client has come; raises Refused when the token that came with it is not good."""
+        """Let a client in; raise Refused when the token that came with it is not good."""
         if self.broker.admission.full:
             self.broker.counters.limit("memory")
             raise Refused(Close.OVERLOADED, MEMORY_FULL)
@@ -142,12 +142,12 @@ class Sessions:
         return client
 
     def batches(self) -> Iterator[list[Client]]:
-        """All clients, some at a time and in no order; of those who come or go meanwhile some may be missing."""
+        """Yield all clients, some at a time and in no order; of those who come or go meanwhile some may be missing."""
         for slot in self._slots:
             yield list(slot)
 
     def close(self, client: Client) -> None:
-        """The connection is gone."""
+        """Forget a client whose connection is gone."""
         if client in self.clients:
             del self.clients[client]
             self.publications.forget(client)
@@ -204,7 +204,7 @@ class Sessions:
         self.receive(client, data, now)
 
     def beat(self, now: int, awake: float | None = None) -> None:
-        """Called once a second: end tokens, ping a share of the clients, close those without a sign of life.
+        """End tokens, ping a share of the clients, close those without a sign of life, once a second.
 
         ``awake`` is the time (s) that the server has run so far: whoever it pinged has ``ping_seconds`` of that to
         answer, as it cannot hear while it does not run. Without it the server has always run.
@@ -284,7 +284,7 @@ class Sessions:
         self._tell_notice(client)
 
     def _named(self, program: str) -> str:
-        """The name as it is kept: most clients have that of many others."""
+        """Return the name as it is kept: most clients have that of many others."""
         name = program[:PROGRAM_CHARS_MAX]
         if len(self._programs) < PROGRAMS_MAX:
             return self._programs.setdefault(name, name)

@@ -24,10 +24,10 @@ from .pattern_subscriptions import Covering, PatternSubscriber, Positions
 from .subscriptions import Prospect
 
 AT_ONCE_MAX = 40
-"""Up to so many subjects are subscribed to at once: half a millisecond."""
+"""Number of subjects that are subscribed to at once: half a millisecond."""
 
 POSITIONS_AT_ONCE_MAX = 1000
-"""Up to so many positions times patterns are compared at once: the same."""
+"""Number of positions times patterns that are compared at once: the same."""
 
 STEP_SUBJECTS = 5
 """Subjects that are looked at between two looks at the clock: some 0.05 ms."""
@@ -42,14 +42,15 @@ STEP_COVERED = 20
 """Subjects for which it is looked by which pattern they go on between two looks at the clock: 0.1 ms with many."""
 
 CHANGED_MAX = 20
-"""So many subjects that have changed since they were looked at are read again when the command takes effect."""
+"""Number of subjects that have changed since they were looked at, and are read again when the command takes effect."""
 
 LOOKS_MAX = 5
-"""So often more of them are read again before: where more is published than that, the command is not to wait longer."""
+"""Number of times that more of them are read again before: where more is published than that, the command is not to
+wait longer."""
 
 UNDER_WAY_MAX = 4
-"""So many commands are under way at a time, and the others wait in line as they came: however many there are, little is
-kept of what was read for them, and little of that has changed until they take effect."""
+"""Number of commands that are under way at a time, while the others wait in line as they came: however many there are,
+little is kept of what was read for them, and little of that has changed until they take effect."""
 
 Steps = Generator[None, int, None]
 """A command in steps; each is sent the time (ms)."""
@@ -67,8 +68,10 @@ class CommandInSteps:
         next(steps)
 
     def step(self, now: int) -> bool:
-        """Take the next step; whether there is another. Behind the last one ``CommandsInSteps.ended`` is to be called;
-        where one raises, the client is to be closed."""
+        """Take the next step; return whether there is another.
+
+        Behind the last one ``CommandsInSteps.ended`` is to be called; where one raises, the client is to be closed.
+        """
         try:
             self._steps.send(now)
         except StopIteration:
@@ -76,7 +79,7 @@ class CommandInSteps:
         return True
 
     def drop(self) -> None:
-        """Nothing more is done, and nothing is left."""
+        """Do nothing more, and leave nothing."""
         self._steps.close()
 
 
@@ -93,7 +96,7 @@ class CommandsInSteps:
         self._line: dict[CommandInSteps, None] = {}
         self._under_way = 0
         self.busy: dict[Client, CommandInSteps] = {}
-        """The clients that have one, and which."""
+        """Commands under way, by their clients."""
 
     def run_by(self, run: Callable[[CommandInSteps], None]) -> None:
         """Have ``run`` called for each command whose turn has come; behind its last step it calls ``stopped``."""
@@ -119,7 +122,7 @@ class CommandsInSteps:
             self._run(command)
 
     def stopped(self) -> None:
-        """No more steps are taken of one, whether it is done, has failed, or its client is gone."""
+        """Take no more steps of a command, whether it is done, has failed, or its client is gone."""
         self._under_way -= 1
         self._go_on()
 
@@ -134,7 +137,7 @@ class CommandsInSteps:
         return True
 
     def ended(self, command: CommandInSteps, now: int) -> None:
-        """The command is done: its client goes on."""
+        """Let the client of a command that is done go on."""
         client = command.client
         if self.busy.get(client) is not command:
             return  # the client is gone
@@ -145,7 +148,7 @@ class CommandsInSteps:
             client.link.hold(PauseReason.WORKING, False)
 
     def forget(self, client: Client) -> None:
-        """The client is gone."""
+        """Forget a client that is gone."""
         command = self.busy.pop(client, None)
         if command is not None:
             self._line.pop(command, None)
@@ -246,7 +249,7 @@ def _begin(
 
 
 def unsubscribe(wildcards: PatternSubscriber, client: Client, command: Unsubscribe, now: int) -> Steps | None:
-    """End them, and answer; steps that do so, where they are many; raises InvalidMessage."""
+    """End subscriptions, and answer; return steps that do so, where they are many; raise InvalidMessage."""
     if len(command.subjects) > SUBJECTS_PER_COMMAND_MAX:
         raise InvalidMessage("limit", f"over {SUBJECTS_PER_COMMAND_MAX} subjects in one command")
     if len(command.subjects) > STEP_ENDED:
@@ -292,13 +295,13 @@ def _unsubscribe_beside_patterns(wildcards: PatternSubscriber, client: Client, c
 def end_subscriptions(
     wildcards: PatternSubscriber, client: Client, subjects: Iterable[str], reason: str, now: int
 ) -> int:
-    """End them as the client itself would, which is told why: how many they were.
+    """End subscriptions as the client itself would, which is told why; return how many they were.
 
     Nothing waits for its return: the client may subscribe again.
     """
 
     def told(ended: list[str], topics: list[Topic]) -> list[Revoked]:
-        """Also what patterns have brought."""
+        """Tell of all that has ended, also of what patterns have brought."""
         names = list(dict.fromkeys([*ended, *(topic.subject for topic in topics)]))
         starts = range(0, len(names), SUBJECTS_PER_COMMAND_MAX)
         return [Revoked(subjects=names[at : at + SUBJECTS_PER_COMMAND_MAX], reason=reason) for at in starts]
@@ -315,7 +318,7 @@ def _end(
     told: Callable[[list[str], list[Topic]], Sequence[AnyAnswer]],
     covering: Covering,
 ) -> list[str]:
-    """End those of them that there are, and say what ``told`` makes of these and of the subjects that ran.
+    """End those of the subscriptions that there are, and say what ``told`` makes of these and of the subjects that ran.
 
     ``reason`` is empty for the client's own wish.
     """

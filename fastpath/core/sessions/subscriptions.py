@@ -23,18 +23,19 @@ from .membership import loosen
 NO_INBOX = "replies go to the connection that has asked, and to nobody else"
 
 BEHIND_MS = 1000
-"""How long a client that has read further than this process waits for it to catch up, before that counts as a gap."""
+"""Milliseconds for which a client that has read further than this process waits for it to catch up, before that counts
+as a gap."""
 
 BEHIND_MS_MAX = 30_000
 """The same of a process that does not get done with what it is sent: for so long nothing is said to be a gap that may
 be in what it has not read."""
 
 UNHEARD_MS = 200
-"""How much longer a client waits that was to be told of a gap just when something of the log waited unread."""
+"""Milliseconds that a client waits longer that was to be told of a gap just when something of the log waited unread."""
 
 
 class Prospect:
-    """What has been found out about a subject of a command before the command takes effect, so that this takes little.
+    """A subject of a command as it was found before the command takes effect, so that this takes little.
 
     ``refused`` says why it cannot be subscribed to by anybody. ``reason`` is the answer of the rights to this
     ``principal`` when they were in this ``version``. What comes first, which has so many bytes (``size``), and the
@@ -174,7 +175,7 @@ class Subscriptions:
         )
 
     def let_go(self, found: Prospect) -> None:
-        """The feed is not kept for this any more."""
+        """Let go of the feed, which is not kept for this any more."""
         feed, found.feed = found.feed, None
         if feed is not None:
             backlogs.let_go(self.broker, feed)
@@ -255,7 +256,7 @@ class Subscriptions:
         return self._run(client, topic, request, _result(topic, request, stored), stored, None)
 
     def go_on(self, client: Client, topic: Topic, request: Subscribe, stored: Backfill) -> Result:
-        """A subscription ends and another of this request begins, which differs in nothing but who wants it."""
+        """End a subscription and begin another of this request, which differs in nothing but who wants it."""
         result = _result(topic, request, stored)
         self._told(client, topic, request, result, stored, again=False)
         return result
@@ -269,7 +270,7 @@ class Subscriptions:
         stored: Backfill,
         feed: SubjectFeed | None,
     ) -> tuple[Result, Backfill, SubjectFeed | None]:
-        """The subscription runs from now on, by this feed if it is known."""
+        """Run the subscription from now on, by this feed if it is known."""
         again = topic in client.subscriptions
         feed = self._join(client, topic, request.conflation, stored.cursor, feed)
         if stored.cursor is None and (client.lag is not None or request.slow != slow_consumers.CLOSE):
@@ -294,8 +295,8 @@ class Subscriptions:
     def _join(
         self, client: Client, topic: Topic, asked: int, cursor: Cursor | None, feed: SubjectFeed | None
     ) -> SubjectFeed | None:
-        """Note the subscription; the feed that the client is to join now, None if it joins later: when an interval
-        ends, or when what is cached has been sent."""
+        """Note the subscription; return the feed that the client is to join now, None if the client joins later: when
+        an interval ends, or when what is cached has been sent."""
         broker = self.broker
         loosen(broker, client)
         old = client.subscriptions.get(topic)
@@ -352,7 +353,7 @@ class Subscriptions:
 
 
 def _refused(subject: str, topic: Topic | None) -> Result | None:
-    """Why nobody can subscribe to it; what has a topic has been looked at."""
+    """Return why nobody can subscribe to the subject; what has a topic has been looked at."""
     if topic is None:
         try:
             check_subject(subject)
@@ -375,5 +376,5 @@ def _result(topic: Topic, request: Subscribe, stored: Backfill) -> Result:
 
 
 def _newest(topic: Topic) -> Message | None:
-    """The newest message of the subject's snapshot: another one with each change of that."""
+    """Return the newest message of the subject's snapshot: another one with each change of that."""
     return None if topic.snapshot is None else topic.snapshot.newest

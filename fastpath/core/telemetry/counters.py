@@ -13,13 +13,13 @@ LABELS = {int(code): code.label for code in Close if code >= Close.PROTOCOL_ERRO
 """The names of the codes with which the server ends connections."""
 
 ENDS = (BY_CLIENT, LOST, *LABELS.values(), OTHER)
-"""Whatever ends a client's connection: the client itself, nobody, the server for one of its reasons."""
+"""Names of whatever ends a client's connection: the client itself, nobody, the server for one of its reasons."""
 
 REFUSALS = ("invalid", "denied", "not_ready", "too_large", "out_of_order", "outdated", "failed")
 """Codes of publications that are refused (protocol.md 4.4)."""
 
 FAILURES = ("failed", "unavailable")
-"""Codes of those that could not be stored."""
+"""Codes of publications that could not be stored."""
 
 LIMITS = (
     "connections",
@@ -45,7 +45,7 @@ LOST_WITH_WORKERS = "lost_with_workers"
 
 
 def with_lost(figures: dict[str, float]) -> dict[str, float]:
-    """What a worker that is no more had counted, and that the clients that it still had have gone with it."""
+    """Return what a worker that is no more had counted, and that the clients that it still had have gone with it."""
     connects = figures.get("connects", 0)
     lost = connects - figures.get("disconnects", 0)
     ends = {"disconnects": connects, f"disconnects_{LOST}": figures.get(f"disconnects_{LOST}", 0) + lost}
@@ -87,7 +87,7 @@ class Counters:
         self.messages_in = 0
         self.messages_out = 0
         self.messages_own = 0
-        """Published by the server itself, which ``messages_in`` leaves out."""
+        """Messages published by the server itself, which ``messages_in`` leaves out."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.publications_refused = 0
@@ -105,9 +105,10 @@ class Counters:
         self.waiting = 0
         self.closes: dict[str, int] = {}
         self.ends: dict[str, int] = {}
-        """What ended the clients' connections: the names of close codes, ``by_client``, ``lost``."""
+        """Numbers of connections of clients by what ended them: the names of close codes, ``by_client``, ``lost``."""
         self.limited: dict[str, int] = {}
-        """How often limits were met that no close code tells of, by their names (edge/clients/quotas.py)."""
+        """Numbers of times that limits were met that no close code tells of, by their names
+        (edge/clients/quotas.py)."""
 
     def closed(self, name: str) -> None:
         """Count a close by the name of its code."""
@@ -134,7 +135,7 @@ class Counters:
                     self.refused(((code, reason),))
 
     def counting(self, done: Callable[[list[Any]], None] | None) -> Callable[[list[Any]], None]:
-        """``done``, which counts the failures among the outcomes first."""
+        """Return ``done``, which counts the failures among the outcomes first."""
 
         def counted(outcomes: list[Any]) -> None:
             self.failed(outcomes)

@@ -13,10 +13,10 @@ from .counters import ENDS, FAILURES, LIMITS, REFUSALS
 COUNTER, GAUGE = "counter", "gauge"
 
 SUM, FIRST, MOST, LEAST = "sum", "first", "most", "least"
-"""Of several: what each has adds up; the first worker's counts for all; the highest; the lowest."""
+"""Rules for several workers: what each has adds up; the first worker's counts for all; the highest; the lowest."""
 
 SHARED = "shared"
-"""Of several nodes: the highest of those that share an engine, which all see the same; of others the sum."""
+"""Rule for several nodes: the highest of those that share an engine, which all see the same; of others the sum."""
 
 
 class Figure(NamedTuple):
@@ -237,15 +237,15 @@ FIGURES: dict[str, Figure] = {
 }
 
 UNKNOWN = Figure(GAUGE, FIRST, "See docs/operate/figures.md.")
-"""What is not in the table, of a part that was added since."""
+"""Figure for what is not in the table, of a part that was added since."""
 
 SAMPLED = {figure.sampled: figure for figure in FIGURES.values() if figure.sampled}
 """The columns of the samples, by their names."""
 
 
 def of_nodes(rule: str, before: float, value: float, *, shared: bool) -> float:
-    """A figure of the nodes so far and of one more, by its rule (``across_nodes``); ``shared``: this node shares its
-    engine with the others."""
+    """Return a figure of the nodes so far and of one more, by its rule (``across_nodes``); ``shared``: this node shares
+    its engine with the others."""
     if rule == LEAST:
         return min(before, value)
     return max(before, value) if rule == MOST or (rule == SHARED and shared) else before + value

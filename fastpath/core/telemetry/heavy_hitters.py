@@ -36,7 +36,7 @@ class HeavyHitters:
     """
 
     def __init__(self, number: int) -> None:
-        """``number``: how many messages have come so far."""
+        """Begin to look; ``number``: how many messages have come so far."""
         self.next = number + 1
         self.every = 1
         self._seed = 1
@@ -48,7 +48,7 @@ class HeavyHitters:
         self._past: deque[tuple[Counts, float]] = deque(maxlen=WINDOW_SECONDS)
 
     def look(self, messages: Sequence[Message], number: int) -> int:
-        """Look at messages, the last of them the ``number``-th, and ``next`` is among them; the new ``next``."""
+        """Look at messages, the last of them the ``number``-th, and ``next`` is among them; return the new ``next``."""
         counts, count = self._now, len(messages)
         at = self.next - (number - count) - 1
         self.every = max(self.every, count // SAMPLES_MAX)
@@ -68,7 +68,7 @@ class HeavyHitters:
         return self.next
 
     def turn(self, number: int, seconds: float) -> None:
-        """So many messages have come by now, and so long is it since the last call: another second begins."""
+        """Begin another second: so many messages have come by now, and so long is it since the last call."""
         self._past.append((self._now, seconds))
         self.every = max(1, round((number - self._counted) / SAMPLES_MAX))
         self._now, self._counted = {}, number
@@ -76,8 +76,10 @@ class HeavyHitters:
         self.next = min(self.next, number + self.every)
 
     def totals(self) -> Generator[None, None, tuple[Counts, float]]:
-        """What came in the window, and its length in seconds; yields where it may be interrupted. Before the first
-        second is over: what has come so far."""
+        """Return what came in the window, and its length in seconds; yield where it may be interrupted.
+
+        Before the first second is over: what has come so far.
+        """
         past = list(self._past) or [(dict(self._now), 1.0)]
         totals: Counts = {}
         for counts, _ in past:
@@ -91,6 +93,6 @@ class HeavyHitters:
         return totals, max(sum(seconds for _, seconds in past), 0.001)
 
     def _distance(self) -> int:
-        """To the next message that is looked at: 1 to 2 · every − 1."""
+        """Return the distance to the next message that is looked at: 1 to 2 · every − 1."""
         self._seed = (self._seed * _MULTIPLIER + _INCREMENT) % _MODULUS
         return 1 + (self._seed * (2 * self.every - 1) >> 32)

@@ -14,7 +14,7 @@ BUCKETS = len(BOUNDS_NS) + 1
 
 
 class Histogram:
-    """How many durations fell into each bucket, and their sum: both only grow."""
+    """Numbers of durations that fell into each bucket, and the sum of all durations: both only grow."""
 
     __slots__ = ("counts", "sum_ns")
 
@@ -28,19 +28,19 @@ class Histogram:
         self.sum_ns += duration_ns * times
 
     def merge(self, counts: Sequence[int], sum_ns: int) -> None:
-        """Add another one; raises ValueError for one of other buckets."""
+        """Add another histogram; raise ValueError for one of other buckets."""
         self.counts = [own + one for own, one in zip(self.counts, counts, strict=True)]
         self.sum_ns += sum_ns
 
 
 def since(counts: Sequence[int], before: Sequence[int]) -> list[int]:
-    """What was counted between two readings of the same histogram."""
+    """Return what was counted between two readings of the same histogram."""
     return [now - then for now, then in zip(counts, before, strict=True)]
 
 
 def quantile_ms(counts: Sequence[int], share: float) -> float:
-    """The duration in ms that ``share`` of the durations do not pass, taking those of a bucket to be spread evenly over
-    it; 0 of none, and 10 s of those that are longer."""
+    """Return the duration in ms that ``share`` of the durations do not pass, taking those of a bucket to be spread
+    evenly over it; 0 of none, and 10 s of those that are longer."""
     rank = share * sum(counts)
     if not rank:
         return 0.0

@@ -22,10 +22,10 @@ _NONE_AT_ZERO = frozenset(("latency_p50_ms", "latency_p99_ms"))
 """0 where nothing was delivered in that second: then there is nothing to sample."""
 
 RATES = {figure.sampled: name for name, figure in FIGURES.items() if figure.sampled and figure.kind == COUNTER}
-"""What is made of figures that count from the start on: their increments."""
+"""Rates that are made of figures that count from the start on: their increments."""
 
 FIRST = frozenset(name for name in RATES.values() if FIGURES[name].across_workers == table.FIRST)
-"""Of these the first worker's counts: the others see the same messages, and hold copies of the same cache."""
+"""Rates of which the first worker's counts: the others see the same messages, and hold copies of the same cache."""
 
 NAMES = ("seconds", *GAUGES, *RATES)
 """The columns of a sample; ``seconds`` is how many it stands for."""
@@ -34,8 +34,8 @@ WINDOWS = "/__sys__/windows"
 """The subject of the statistics over 12 windows, as JSON, from the collector in Django."""
 
 Windows = dict[str, dict[str, dict[str, float | None]]]
-"""What the collector makes of samples: by indicator and window the ``maximum``, ``average`` and ``deviation``; None
-before the first sample."""
+"""Statistics that the collector makes of samples: by indicator and window the ``maximum``, ``average`` and
+``deviation``; None before the first sample."""
 
 _COUNTERS = tuple(RATES.values())
 _CONNECTS, _DISCONNECTS = _COUNTERS.index("connects"), _COUNTERS.index("disconnects")
@@ -51,14 +51,14 @@ class Ring:
         self._count = 0
 
     def add(self, number: int, row: Sequence[float]) -> None:
-        """The sample of a second; it takes the place of the oldest."""
+        """Add the sample of a second; it takes the place of the oldest."""
         place, width = self._count % self._size, len(NAMES)
         self._values[place * width : (place + 1) * width] = array("d", row)
         self._numbers[place] = number
         self._count += 1
 
     def after(self, number: int, limit: int) -> list[list[float]]:
-        """The oldest of those with a higher number, as ``[number, value, …]``."""
+        """Return the oldest of those with a higher number, as ``[number, value, …]``."""
         first, numbers, size = self._count, self._numbers, self._size
         while first > max(self._count - size, 0) and numbers[(first - 1) % size] > number:
             first -= 1
@@ -71,7 +71,7 @@ class Ring:
 
 
 class _Counted:
-    """What one worker had counted when it was looked at last, and what of it no sample has told yet."""
+    """The counts of one worker when it was looked at last, and what of them no sample has told yet."""
 
     __slots__ = ("owed", "totals", "uptime")
 
@@ -82,7 +82,8 @@ class _Counted:
         """Increments of one second, and how many such seconds are still to be told of."""
 
     def look(self, totals: Sequence[float], uptime: float, most: float = inf) -> None:
-        """The worker has told anew, or told the same as before; the increments are of ``most`` seconds at most."""
+        """Take what the worker has told anew, or told the same as before; the increments are of ``most`` seconds at
+        most."""
         if uptime > self.uptime:
             seconds = max(round(min(uptime - self.uptime, most)), 1)
             increments = [max(now - before, 0) / seconds for now, before in zip(totals, self.totals, strict=True)]
@@ -110,7 +111,7 @@ class Sampler:
         self._workers: dict[float, _Counted] = {}
 
     def begin(self, number: int, each: Sequence[Mapping[str, float]]) -> None:
-        """What was counted before this second is not looked at."""
+        """Begin to sample: what was counted before this second is not looked at."""
         self._number = number
         self._workers = {one["pid"]: _Counted(_totals(one, not at), one["uptime_s"]) for at, one in enumerate(each)}
 
@@ -121,8 +122,8 @@ class Sampler:
         each: Sequence[Mapping[str, float]],
         ended: Sequence[Mapping[str, float]] = (),
     ) -> list[float]:
-        """The sample of second ``number``, in the order of NAMES; ``each`` are the workers' figures, the first's first,
-        ``ended`` the last ones of those that have gone meanwhile, and their clients with them.
+        """Return the sample of second ``number``, in the order of NAMES; ``each`` are the workers' figures, the first's
+        first, ``ended`` the last ones of those that have gone meanwhile, and their clients with them.
 
         Seconds in which nothing could be sampled are stood for by the next sample, so that the sum of a rate over the
         seconds is what was counted. A worker that could not tell for a while is told of in as many samples.

@@ -10,7 +10,7 @@ Row = dict[str, Any]
 """A sender: its ``user``, ``kind`` and ``name``, and numbers."""
 
 _OLDEST = frozenset({"last_ms", "oldest_ms", "uncommitted_ms"})
-"""Those of its numbers that are no sums."""
+"""Names of a sender's numbers that are no sums."""
 
 
 def together(rows: Iterable[Row]) -> list[Row]:
@@ -29,7 +29,8 @@ def together(rows: Iterable[Row]) -> list[Row]:
 
 
 def shown(rows: list[Row], count: int) -> list[Row]:
-    """The busiest first; of the others those of whom something waits, then those who sent last; of equals by name.
+    """Return the busiest first; of the others those of whom something waits, then those who sent last; of equals by
+    name.
 
     Of more than ``count`` up to a half is kept for those of whom something waits for the longest time: what is stuck is
     seen, however many are busy. The order of the rows that are given does not matter.
@@ -55,5 +56,5 @@ def _named(row: Row) -> tuple[str, str, str]:
 
 
 def _waits_ms(row: Row) -> int:
-    """For how long the oldest of what has no answer, or is not committed, has been there."""
+    """Return for how long the oldest of what has no answer, or is not committed, has been there."""
     return max(int(row.get("oldest_ms", 0)), int(row.get("uncommitted_ms", 0)))

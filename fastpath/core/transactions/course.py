@@ -33,7 +33,7 @@ from .records import BEGUN, DONE, StagingFailed, StagingRecord
 
 
 class State(Enum):
-    """How far a commit is."""
+    """The state of a commit: how far it is."""
 
     ASKED = auto()
     FINISHING = auto()
@@ -44,7 +44,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What is to be done next for a commit."""
+    """The next thing to be done for a commit."""
 
     BEGIN = auto()
     """Store a record (``first_record``) that comes behind ``record``; then ``begun``."""
@@ -76,7 +76,7 @@ class CommitCourse:
         self._record: StagingRecord | None = None
 
     def read(self, record: StagingRecord | None) -> Next:
-        """This is remembered of the transaction: its last batch; None: nothing."""
+        """Read what is remembered of the transaction, its last batch; None: nothing."""
         assert self.state is State.ASKED
         if record is None or (record.batch < self.batch and record.state == DONE):
             return self._go(State.BEGINNING, Step.BEGIN, record)
@@ -89,10 +89,10 @@ class CommitCourse:
         return self._go(State.PROBING, Step.PROBE, record)
 
     def probed(self, *, nothing: bool) -> Next:
-        """The batch was begun; whether it came to ``nothing``: none of its rows is stored, nor are they staged.
+        """Go on with a batch that was begun; ``nothing``: none of its rows is stored, nor are they staged.
 
-        Then whoever committed was told that it could not be begun, and dropped the rows, and yet its record has come to
-        the disk. It begins anew, with the same numbers.
+        Then whoever committed was told that the batch could not be begun, and dropped the rows, and yet its record has
+        come to the disk. The batch begins anew, with the same numbers.
         """
         assert self.state is State.PROBING and self._record is not None
         if nothing:
@@ -100,7 +100,7 @@ class CommitCourse:
         return self._go(State.RELEASING, Step.RELEASE, self._record)
 
     def begun(self, record: StagingRecord) -> Next:
-        """This record counts: the one that was to be stored, or another node's, which was first."""
+        """Go on by the record that counts: the one that was to be stored, or another node's, which was first."""
         assert self.state is State.BEGINNING
         if record.batch != self.batch:
             return self._go(State.OVER, Step.STALE, record)
@@ -109,7 +109,7 @@ class CommitCourse:
         return self._go(State.RELEASING, Step.RELEASE, record)
 
     def released(self, record: StagingRecord) -> Next:
-        """The batch that was to be released is done, as the record says."""
+        """Go on behind the batch that was to be released, which is done, as the record says."""
         if self.state is State.FINISHING:
             return self._go(State.BEGINNING, Step.BEGIN, record)
         assert self.state is State.RELEASING
@@ -128,8 +128,8 @@ def first_record(
     *,
     once: bool,
 ) -> StagingRecord:
-    """The record of a batch that begins behind ``before``, at ``now`` (ms); raises StagingFailed where no number is
-    left."""
+    """Return the record of a batch that begins behind ``before``, at ``now`` (ms); raise StagingFailed where no number
+    is left."""
     rows = sum(count for _, _, count in winners)
     base = before.base + before.rows if before is not None else 0
     if base + rows > PUBLICATION_MAX:

@@ -48,22 +48,22 @@ class StagingRecord(msgspec.Struct, array_like=True, frozen=True):
 
     batch: int
     winners: list[tuple[int, int, int]]
-    """The attempts that it was begun with, partitions rising: partition, attempt, rows. Of a batch that was done long
-    ago there may be none (engine/staging/store.py: WINNERS_MAX)."""
+    """Attempts that the batch was begun with, partitions rising: partition, attempt, rows. Of a batch that was done
+    long ago there may be none (engine/staging/store.py: WINNERS_MAX)."""
     base: int
     """Rows of the transaction that came before this batch: its first row is publication ``base + 1``."""
     rows: int
     state: str
     """``begun`` or ``done``."""
     refused: list[tuple[int, int, str, str, str]]
-    """At most 100 rows that were refused when they were released: partition, row, subject, code, reason."""
+    """Rows, at most 100, that were refused when they were released: partition, row, subject, code, reason."""
     refused_rows: int
     outdated: int
     time: int
-    """When it was begun or done (ms since 1970)."""
+    """Time when the batch was begun or done (ms since 1970)."""
     since: int = 0
-    """When the transaction's first batch was begun (ms): a part of the name under which its rows are numbered, so that
-    a transaction that was forgotten begins with new numbers. 0 for one of a single batch (``once``)."""
+    """Time when the transaction's first batch was begun (ms): a part of the name under which its rows are numbered, so
+    that a transaction that was forgotten begins with new numbers. 0 for one of a single batch (``once``)."""
     once: bool = False
     """The transaction's name is used for this batch only: when it is done, it is remembered for
     FASTPATH_STAGED_SECONDS, for who asks again because the answer was lost."""

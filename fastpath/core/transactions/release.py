@@ -17,10 +17,11 @@ from ..protocol.packets import Refusal
 from .records import DONE, Chunk, StagingRecord
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.05, 1.0
-"""How long to wait before what cannot be stored at this moment is tried again: twice as long each time."""
+"""Seconds to wait before what cannot be stored at this moment is tried again: twice as long each time."""
 
 PATIENCE_SECONDS = 30.0
-"""After so long without a row stored the commit is answered ``unavailable``; it stays begun, and is tried again."""
+"""Seconds without a row stored after which the commit is answered ``unavailable``; it stays begun, and is tried
+again."""
 
 REFUSED_MAX = 100
 """Refused rows that are told one by one."""
@@ -30,13 +31,13 @@ PASSING = ("failed", "unavailable", "not_ready")
 
 
 class Patience:
-    """How long to wait for what cannot be stored at this moment."""
+    """The time to wait for what cannot be stored at this moment."""
 
     def __init__(self) -> None:
         self._pause, self._left = PAUSE_SECONDS_MIN, PATIENCE_SECONDS
 
     def wait(self) -> float | None:
-        """The seconds until the next try; None when it is over."""
+        """Return the seconds until the next try; None when the patience is over."""
         if self._left < 0:
             return None
         pause = self._pause
@@ -51,7 +52,7 @@ class ReleaseCursor:
     def __init__(self, record: StagingRecord, before: ReleaseCursor | None = None) -> None:
         self.record = record
         self.rows = 0
-        """How many are settled."""
+        """Number of rows that are settled."""
         self._partition = 0
         self._row = self._chunk_rows = 0  # of the partition where the chunk begins, and of the chunk: staged or not
         self._places: Sequence[int] = ()
@@ -117,7 +118,7 @@ class ReleaseCursor:
 
 
 def publisher_of(key: str, record: StagingRecord) -> str:
-    """Under which name the rows of a transaction are numbered."""
+    """Return the name under which the rows of a transaction are numbered."""
     return f"{key}#{record.since}"
 
 

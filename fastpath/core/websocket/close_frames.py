@@ -12,13 +12,12 @@ REASON_BYTES_MAX = 123
 
 
 def is_close_code(code: int) -> bool:
-    """Whether ``code`` may be in a close frame (RFC 6455 7.4; 1012 to 1014 are in the IANA registry)."""
+    """Return whether ``code`` may be in a close frame (RFC 6455 7.4; 1012 to 1014 are in the IANA registry)."""
     return 3000 <= code <= 4999 or 1000 <= code <= 1003 or 1007 <= code <= 1014
 
 
 def close_payload(code: int, reason: str = "") -> bytes:
-    """The payload of a close frame; the reason is cut to 123 bytes, never inside a character (RFC 6455
-    5.5.1).
+    """Return the payload of a close frame; the reason is cut to 123 bytes, never inside a character (RFC 6455 5.5.1).
 
     Raises ValueError for a code that may not be sent.
     """
@@ -31,14 +30,14 @@ def close_payload(code: int, reason: str = "") -> bytes:
 
 
 def parse_close(payload: bytes) -> tuple[int, str]:
-    """The code and the reason of a CLOSE event; the code is 1005 if the frame had none (RFC 6455 7.1.5)."""
+    """Return the code and the reason of a CLOSE event; the code is 1005 if the frame had none (RFC 6455 7.1.5)."""
     if not payload:
         return NO_STATUS, ""
     return int.from_bytes(payload[:2]), payload[2:].decode()
 
 
 def check_close(payload: bytes) -> None:
-    """Nothing, or a code that may be sent and a reason in UTF-8. Raises FrameError."""
+    """Check that the payload is nothing, or a code that may be sent and a reason in UTF-8; raise FrameError."""
     if not payload:
         return
     if len(payload) == 1:

@@ -33,7 +33,7 @@ FRAGMENTS_MAX = 1 << 17
 """Frames of one message: its bytes bound the memory, so this only ends a flood of empty fragments."""
 
 SKIM = 2
-"""For ``FrameReader.deflate`` once the connection ends: only the peer's close frame is still of interest."""
+"""Value of ``FrameReader.deflate`` once the connection ends: only the peer's close frame is still of interest."""
 
 _OPCODES = {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}
 
@@ -42,7 +42,7 @@ Event = tuple[int, bytes]
 
 
 class _Partial:
-    """What a connection needs in the middle of a frame or of a message."""
+    """The state of a connection in the middle of a frame or of a message."""
 
     __slots__ = ("body", "deflated", "final", "fragments", "inflation", "key", "opcode", "remaining", "rest", "tail")
 
@@ -50,13 +50,13 @@ class _Partial:
         self.rest = b""
         """The start of a frame that cannot be taken in yet: a cut header, or a cut control frame."""
         self.opcode = CONTINUATION
-        """Of the message in progress; CONTINUATION when there is none."""
+        """Opcode of the message in progress; CONTINUATION when there is none."""
         self.body = bytearray()
         self.tail = b""
         """The first bytes of a character that is cut by the end of a read or of a fragment."""
         self.deflated = False
         self.inflation: Inflation | None = None
-        """Of the message in progress, once all of it is there."""
+        """Inflation of the message in progress, once all of it is there."""
         self.fragments = 0
         self.final = False
         self.remaining = 0
@@ -90,21 +90,21 @@ class FrameReader:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is read: the client closed, or broke a rule."""
+        """True if nothing more is read: the client closed, or broke a rule."""
         return self._partial is _OVER
 
     @property
     def inflating(self) -> bool:
-        """Whether a compressed message is there and not inflated yet: each ``feed``, of nothing too, takes a step."""
+        """True if a compressed message is there and not inflated yet: each ``feed``, of nothing too, takes a step."""
         return self._partial is not None and self._partial.inflation is not None
 
     def feed(self, data: bytes) -> list[Event]:
-        """What became whole with ``data``, in order: messages, and control frames between them.
+        """Return what became whole with ``data``, in order: messages, and control frames between them.
 
         Text is valid UTF-8, a close payload is legal (closing.parse_close reads it). Look at ``error`` after handling
-        the events: what came before a violation in the same read counts. You must answer a PING with a PONG
-        of the same payload, and a CLOSE with a CLOSE; after it every answer is empty. While ``inflating`` feed it b""
-        until it is done, others having their turn between: what came behind is kept till then. Raises nothing.
+        the events: what came before a violation in the same read counts. You must answer a PING with a PONG of the same
+        payload, and a CLOSE with a CLOSE; after it every answer is empty. While ``inflating`` feed it b"" until it is
+        done, others having their turn between: what came behind is kept till then. Raises nothing.
         """
         partial = self._partial
         if partial is None:
@@ -179,10 +179,10 @@ class FrameReader:
         return False
 
     def _header(self, partial: _Partial, data: bytes, position: int) -> tuple[int, int] | None:
-        """Where the payload begins and its length, or None if the header is cut. Raises FrameError.
+        """Return where the payload begins and its length, or None if the header is cut. Raises FrameError.
 
-        Each byte is judged as soon as it is there and before the ones after it, so that the outcome does not
-        depend on how the network cut the stream.
+        Each byte is judged as soon as it is there and before the ones after it, so that the outcome does not depend on
+        how the network cut the stream.
         """
         available = len(data) - position
         first = data[position]
@@ -252,7 +252,7 @@ class FrameReader:
         return position + len(chunk)
 
     def _arrived(self, partial: _Partial, payload: bytes, events: list[Event]) -> None:
-        """A compressed message is there. Raises FrameError.
+        """Take a compressed message that is there; raise FrameError.
 
         What a step inflates is told at once. Of all else only what came is kept until the next step: a connection that
         waits for its turn costs no more than it has sent.
@@ -264,7 +264,7 @@ class FrameReader:
             self._inflated(partial, message, events)
 
     def _inflated(self, partial: _Partial, message: bytes, events: list[Event]) -> None:
-        """The message is whole. Raises FrameError."""
+        """Tell a message that is whole; raise FrameError."""
         if partial.opcode == TEXT and not message.isascii() and not _is_utf8(message):
             raise FrameError(Close.INVALID_DATA, "the text is not UTF-8")
         events.append((partial.opcode, message))
@@ -272,7 +272,8 @@ class FrameReader:
 
 
 def _only_message(data: bytes, bytes_max: int) -> Event | None:
-    """The one short ASCII text that ``data`` is, as most reads of a client's are; None leaves it to the walks below."""
+    """Return the one short ASCII text that ``data`` is, as most reads of a client's are; None leaves it to the walks
+    below."""
     size = len(data)
     if size < 132:
         if size < 6 or data[0] != 0x81 or data[1] != size + 0x7A:
@@ -317,7 +318,7 @@ def _whole_messages(data: bytes, bytes_max: int, events: list[Event]) -> int:
 
 
 def _begin(partial: _Partial, first: int, length: int, key: bytes) -> None:
-    """A data frame that is a fragment, or not all there."""
+    """Begin a data frame that is a fragment, or not all there."""
     if not partial.opcode:
         partial.opcode = first & 0x0F
         partial.deflated = first & 0x40 != 0
@@ -328,7 +329,7 @@ def _begin(partial: _Partial, first: int, length: int, key: bytes) -> None:
 
 
 def _end(partial: _Partial) -> None:
-    """The message is whole."""
+    """End a message that is whole."""
     partial.opcode = CONTINUATION
     partial.deflated = False
     partial.inflation = None
@@ -337,7 +338,7 @@ def _end(partial: _Partial) -> None:
 
 
 def encode_text(payload: bytes, window_bits: int = 0) -> bytes:
-    """A whole text message as a server sends it; compressed with a window of so many bits, unless it is 0."""
+    """Return a whole text message as a server sends it; compressed with a window of so many bits, unless it is 0."""
     if window_bits:
         return _deflated(TEXT, payload, window_bits)
     size = len(payload)
@@ -345,7 +346,7 @@ def encode_text(payload: bytes, window_bits: int = 0) -> bytes:
 
 
 def encode_binary(payload: bytes, window_bits: int = 0) -> bytes:
-    """A whole binary message, as ``encode_text``."""
+    """Return a whole binary message, as ``encode_text``."""
     if window_bits:
         return _deflated(BINARY, payload, window_bits)
     size = len(payload)
@@ -353,13 +354,13 @@ def encode_binary(payload: bytes, window_bits: int = 0) -> bytes:
 
 
 def _deflated(opcode: int, payload: bytes, window_bits: int) -> bytes:
-    """A compressed message, or a plain one where compression gains nothing (RFC 7692 6 lets us choose)."""
+    """Return a compressed message, or a plain one where compression gains nothing (RFC 7692 6 lets us choose)."""
     short = compress(payload, window_bits)
     return encode_frame(0x40 | opcode, short) if len(short) < len(payload) else encode_frame(opcode, payload)
 
 
 def encode_frame(opcode: int, payload: bytes) -> bytes:
-    """A whole message or control frame as a server sends it: final and unmasked (RFC 6455 5.1)."""
+    """Return a whole message or control frame as a server sends it: final and unmasked (RFC 6455 5.1)."""
     size = len(payload)
     if size <= CONTROL_BYTES_MAX:
         return bytes((0x80 | opcode, size)) + payload
@@ -379,7 +380,7 @@ rest of the encoding."""
 
 
 def split_frames(buffer: bytes) -> Iterator[bytes]:
-    """The single frames, headers included, of a queue of a server's own frames, one at a time.
+    """Yield the single frames, headers included, of a queue of a server's own frames, one at a time.
 
     Raises ValueError unless ``buffer`` begins and ends between two unmasked frames.
     """
@@ -397,7 +398,7 @@ def split_frames(buffer: bytes) -> Iterator[bytes]:
 
 
 def _extended(raw: bytes) -> int:
-    """An extended payload length, in network byte order (RFC 6455 5.2). Raises FrameError."""
+    """Return an extended payload length, in network byte order (RFC 6455 5.2). Raises FrameError."""
     length = int.from_bytes(raw)
     if length >> 63:
         raise FrameError(Close.PROTOCOL_ERROR, "the first bit of a length of 64 bits is 0")

@@ -18,8 +18,8 @@ HEAD_BYTES_MOST = 64 << 10
 """The highest bound that may be set: so much of each connection is held before anybody knows who it is."""
 
 _CHECKED_BYTES = 1024
-"""How much of an unfinished head is looked at each time that more comes: TLS on a plain port begins with what no head
-has."""
+"""Bytes of an unfinished head that are looked at each time that more comes: TLS on a plain port begins with what no
+head has."""
 
 HEADERS_MAX = 100
 """Header lines of one request: bounds the work of one head further than its bytes do."""
@@ -63,7 +63,7 @@ class BadRequest(FastpathError):
         self.headers = headers
 
     def response(self) -> bytes:
-        """The answer to send."""
+        """Return the answer to send."""
         return error_response(self.status, self.reason, self.headers)
 
 
@@ -85,7 +85,7 @@ class Request(NamedTuple):
 
     @property
     def is_upgrade(self) -> bool:
-        """Whether the client asks for a WebSocket; accept_response checks the rest."""
+        """True if the client asks for a WebSocket; accept_response checks the rest."""
         return has_token(self.headers.get("upgrade", ""), "websocket")
 
     @property
@@ -96,10 +96,10 @@ class Request(NamedTuple):
 
 
 def parse_request(buffer: bytes, bytes_max: int = HEAD_BYTES_MAX) -> Request | None:
-    """The request at the start of ``buffer``, or None: then call again with more.
+    """Return the request at the start of ``buffer``, or None: then call again with more.
 
-    Raises BadRequest for what RFC 9112 calls an error, as soon as it can be seen, and with 431 or 414 when
-    the head is over ``bytes_max``; so a caller never holds more than that and one read.
+    Raises BadRequest for what RFC 9112 calls an error, as soon as it can be seen, and with 431 or 414 when the head is
+    over ``bytes_max``; so a caller never holds more than that and one read.
     """
     start = 0
     # RFC 9112 2.2: a server ignores empty lines before the request line.
@@ -126,11 +126,10 @@ def parse_request(buffer: bytes, bytes_max: int = HEAD_BYTES_MAX) -> Request | N
 
 
 def accept_response(request: Request, subprotocol: str | None = None, extension: str = "") -> bytes:
-    """The 101 answer to a valid opening handshake (RFC 6455 4.2). ``subprotocol`` is one of
-    ``request.subprotocols``, ``extension`` the extensions agreed on.
+    """Return the 101 answer to a valid opening handshake (RFC 6455 4.2).
 
-    Raises BadRequest otherwise: 405 for a method but GET, 426 for another version of WebSocket or for plain
-    HTTP.
+    ``subprotocol`` is one of ``request.subprotocols``, ``extension`` the extensions agreed on. Raises BadRequest
+    otherwise: 405 for a method but GET, 426 for another version of WebSocket or for plain HTTP.
     """
     headers = request.headers
     if request.method != "GET":
@@ -157,7 +156,7 @@ def accept_response(request: Request, subprotocol: str | None = None, extension:
 
 
 def error_response(status: int, body: str, headers: Headers = ()) -> bytes:
-    """A refusal in plain text, after which you must close; ``body`` says what is wrong and what to do."""
+    """Return a refusal in plain text, after which you must close; ``body`` says what is wrong and what to do."""
     content = body.encode() + b"\n"
     upgrade = any(name == "Upgrade" for name, _ in headers)
     lines = [
@@ -172,13 +171,13 @@ def error_response(status: int, body: str, headers: Headers = ()) -> bytes:
 
 
 def has_token(value: str, token: str) -> bool:
-    """Whether a comma-separated header value names ``token``, in any case (RFC 9110 5.6.1)."""
+    """Return whether a comma-separated header value names ``token``, in any case (RFC 9110 5.6.1)."""
     value = value.lower()
     return value == token or any(part.strip() == token for part in value.split(","))
 
 
 def _parse_request_line(line: str) -> tuple[str, str, str, str, str]:
-    """Method, target, path, query and version (RFC 9112 3)."""
+    """Return method, target, path, query and version (RFC 9112 3)."""
     parts = line.split(" ")
     if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]) or not _VERSION.fullmatch(parts[2]):
         raise BadRequest(400, "The first line must be a method, a target and HTTP/1.1, one space apart.")
@@ -198,7 +197,7 @@ def _parse_request_line(line: str) -> tuple[str, str, str, str, str]:
 
 
 def _parse_headers(lines: list[str]) -> dict[str, str]:
-    """The lines from the second on, by lower-case name (RFC 9112 5)."""
+    """Return the lines from the second on, by lower-case name (RFC 9112 5)."""
     headers: dict[str, str] = {}
     for line in lines[1:]:
         spelling, colon, value = line.partition(":")
@@ -239,5 +238,5 @@ def _bad_byte() -> BadRequest:
 
 
 def _upgrade_required(sentence: str) -> BadRequest:
-    """RFC 6455 4.4 and RFC 9110 15.5.22."""
+    """Return the refusal that names what to send instead (RFC 6455 4.4 and RFC 9110 15.5.22)."""
     return BadRequest(426, sentence, (("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")))

@@ -5,13 +5,13 @@ from __future__ import annotations
 __all__ = ["unmask", "unmask_slowly"]
 
 _UNMASK_BY_LANES_MIN = 4096
-"""From here on four translations are faster than one wide XOR (measured: 0.95 against 1.8 ns a byte)."""
+"""Bytes from which on four translations are faster than one wide XOR (measured: 0.95 against 1.8 ns a byte)."""
 
 _XOR = [bytes(key ^ byte for byte in range(256)) for key in range(256)]
 
 
 def unmask_slowly(data: bytes, key: bytes) -> bytes:
-    """``data`` XOR the repeated four bytes of ``key``; masking is the same."""
+    """Return ``data`` XOR the repeated four bytes of ``key``; masking is the same."""
     size = len(data)
     if size < _UNMASK_BY_LANES_MIN:
         mask = (key * (size // 4 + 1))[:size]

@@ -11,11 +11,11 @@ import zlib
 from ..protocol.errors import Close, FrameError
 
 SLICE_BYTES = 1 << 16
-"""What a step of ``Inflation`` makes: some 0.1 ms. A hundred bytes may become as many thousand, so what came says
+"""Bytes that a step of ``Inflation`` makes: some 0.1 ms. A hundred bytes may become as many thousand, so what came says
 nothing of what it costs."""
 
 CHUNK_BYTES = 1 << 14
-"""And of what came it reads so much: what becomes of it may be nothing."""
+"""Bytes of what came that a step reads: what becomes of them may be nothing."""
 
 WINDOW_BITS_MAX = 15
 """The largest window, and the one in force when the client names none."""
@@ -28,20 +28,21 @@ _HEAD_BYTES = 32
 _LEVEL = 6
 
 _QUICK_BYTES_MIN = 1 << 16
-"""From here on level 1: 3 ms a MiB instead of 10, for a tenth to a third more bytes."""
+"""Bytes from which on level 1 is used: 3 ms a MiB instead of 10, for a tenth to a third more bytes."""
 
 TAIL = b"\x00\x00\xff\xff"
 """The end of an empty block, which the sender has left out (RFC 7692 7.2.1)."""
 
 _END = TAIL + b"\x01\x00\x00\xff\xff"
-"""And a last, empty block: only a message that was whole ends exactly with it."""
+"""End of each message, with a last, empty block: only a message that was whole ends exactly with it."""
 
 _BLOCKS_MAX = 64
 """Streams that a client may put behind one another in a message by ending one early (RFC 7692 7.2.3.5)."""
 
 
 def negotiate(offers: str) -> tuple[int, str] | None:
-    """The window in bits and the answer's header value for the first offer that can be taken; None: no compression.
+    """Return the window in bits and the answer's header value for the first offer that can be taken; None: no
+    compression.
 
     ``offers`` is the value of Sec-WebSocket-Extensions. An offer with anything unknown, doubled or out of range is
     passed over, as RFC 7692 5.1 and 7.1 want it; it is no error.
@@ -64,7 +65,7 @@ def negotiate(offers: str) -> tuple[int, str] | None:
 
 
 def compress(payload: bytes, window_bits: int) -> bytes:
-    """The payload of a compressed message."""
+    """Return the payload of a compressed message."""
     size = len(payload)
     # A window beyond the message's size and the memory for it are set up for nothing: most messages are small.
     bits = max(_WINDOW_BITS_MIN, min(window_bits, size.bit_length()))
@@ -113,7 +114,7 @@ class Inflation:
         return None
 
     def _begin(self) -> zlib._Decompress:
-        """One more stream."""
+        """Begin one more stream."""
         if self._streams == _BLOCKS_MAX:
             raise FrameError(Close.INVALID_DATA, f"a message may consist of {_BLOCKS_MAX} streams")
         self._streams += 1
@@ -122,7 +123,7 @@ class Inflation:
 
 
 def inflate(payload: bytes, bytes_max: int) -> bytes:
-    """The whole message that a client compressed, in one go; raises FrameError."""
+    """Return the whole message that a client compressed, in one go; raise FrameError."""
     inflation = Inflation(payload, bytes_max)
     while (message := inflation.step()) is None:
         pass
@@ -130,12 +131,12 @@ def inflate(payload: bytes, bytes_max: int) -> bytes:
 
 
 def inflate_head(payload: bytes) -> bytes:
-    """The first bytes of a message that this process compressed itself."""
+    """Return the first bytes of a message that this process compressed itself."""
     return zlib.decompressobj(-WINDOW_BITS_MAX).decompress(payload, _HEAD_BYTES)
 
 
 def _window(parameters: dict[str, str | None]) -> int:
-    """The server's window in bits for an offer's parameters; 0 when the offer cannot be taken."""
+    """Return the server's window in bits for an offer's parameters; 0 when the offer cannot be taken."""
     bits = WINDOW_BITS_MAX
     for name, value in parameters.items():
         match name:

@@ -18,7 +18,8 @@ START_BYTES = 16
 """Signature, version and command, family and transport, length."""
 
 REST_BYTES_MAX = 2048
-"""What may follow the start: addresses have 216 bytes at most, TLVs some hundred; the specification has no bound."""
+"""Bytes that may follow the start: addresses have 216 bytes at most, TLVs some hundred; the specification has no
+bound."""
 
 _LOCAL, _PROXY = 0, 1
 _ADDRESSES = {0x1: 12, 0x2: 36, 0x3: 216}
@@ -44,7 +45,8 @@ class Proxied(NamedTuple):
 
 
 def parse_start(start: bytes) -> int:
-    """How many bytes follow the 16 of ``start``; raises BadProxy. Fewer than 16 are looked at as far as they go."""
+    """Return how many bytes follow the 16 of ``start``; raise BadProxy. Fewer than 16 are looked at as far as they
+    go."""
     if start[: len(SIGNATURE)] != SIGNATURE[: len(start)]:
         raise BadProxy("a connection of this port begins with a header of the proxy protocol, version 2")
     if len(start) > 12 and start[12] not in (0x20 | _LOCAL, 0x20 | _PROXY):
@@ -58,10 +60,11 @@ def parse_start(start: bytes) -> int:
 
 
 def parse_proxy(buffer: bytes) -> Proxied | None:
-    """The header at the start of ``buffer``, or None: then call again with more.
+    """Return the header at the start of ``buffer``, or None: then call again with more. Raises BadProxy as soon as it
+    can be seen.
 
-    Raises BadProxy as soon as it can be seen. A family that is not IP (unix, unspecified) and the command LOCAL leave
-    the address empty: the specification has the receiver take the connection's own.
+    A family that is not IP (unix, unspecified) and the command LOCAL leave the address empty: the specification has the
+    receiver take the connection's own.
     """
     rest = parse_start(buffer[:START_BYTES])
     if len(buffer) < START_BYTES + rest:
@@ -84,9 +87,10 @@ def parse_proxy(buffer: bytes) -> Proxied | None:
 
 
 def parse_line(buffer: bytes) -> Proxied | None:
-    """The line of version 1 at the start of ``buffer``, or None: then call again with more.
+    """Return the line of version 1 at the start of ``buffer``, or None: then call again with more. Raises BadProxy as
+    soon as it can be seen.
 
-    Raises BadProxy as soon as it can be seen. ``UNKNOWN`` leaves the address empty, whatever follows it.
+    ``UNKNOWN`` leaves the address empty, whatever follows it.
     """
     if buffer[: len(_LINE_START)] != _LINE_START[: len(buffer)]:
         raise BadProxy("a connection of this port begins with a line of the proxy protocol, version 1")
@@ -108,7 +112,7 @@ def parse_line(buffer: bytes) -> Proxied | None:
 
 
 def _address(family: str, text: str) -> str:
-    """An address of the line as it is written everywhere else; raises BadProxy."""
+    """Return an address of the line as it is written everywhere else; raise BadProxy."""
     try:
         if "%" in text:
             raise ValueError
@@ -119,7 +123,7 @@ def _address(family: str, text: str) -> str:
 
 
 def _port(text: str) -> int:
-    """A port of the line, without zeros before it; raises BadProxy."""
+    """Read a port of the line, without zeros before it; raise BadProxy."""
     if not (text.isascii() and text.isdecimal() and text == str(int(text)) and int(text) < 1 << 16):
         raise BadProxy(f"{text!r} is no port")
     return int(text)

@@ -11,10 +11,10 @@ _DIGITS_MAX = 15
 
 
 def body_length(request: Request, bytes_max: int) -> int:
-    """The bytes of the request's body, 0 for none, or CHUNKED; raises BadRequest.
+    """Return the bytes of the request's body, 0 for none, or CHUNKED; raise BadRequest.
 
-    What two readers of the same bytes could take for bodies of different length is refused, also where the RFC lets
-    one of the two headers win: a proxy in front might be the other reader.
+    What two readers of the same bytes could take for bodies of different length is refused, also where the RFC lets one
+    of the two headers win: a proxy in front might be the other reader.
     """
     headers = request.headers
     length, coding = headers.get("content-length"), headers.get("transfer-encoding")
@@ -36,12 +36,12 @@ def body_length(request: Request, bytes_max: int) -> int:
 
 
 def too_large(bytes_max: int) -> BadRequest:
-    """The refusal of a body over the limit."""
+    """Return the refusal of a body over the limit."""
     return BadRequest(413, f"The body is too large: at most {bytes_max} bytes are read.")
 
 
 def check_expectation(request: Request) -> None:
-    """Raises BadRequest for an Expect that is not understood (RFC 9110 10.1.1)."""
+    """Check an Expect; raise BadRequest for one that is not understood (RFC 9110 10.1.1)."""
     expected = request.headers.get("expect")
     if expected is not None and not has_token(expected, "100-continue"):
         raise BadRequest(417, "Of Expect only 100-continue is understood.")

@@ -19,8 +19,8 @@ _STORED_BYTES_MAX = 0xFFFF
 
 
 def accepts_gzip(header: str) -> bool:
-    """Whether a request with this ``Accept-Encoding`` (RFC 9110 12.5.3) takes gzip; one that names only others, none
-    or ``*`` is sent what it can read in any case."""
+    """Return whether a request with this ``Accept-Encoding`` (RFC 9110 12.5.3) takes gzip; one that names only others,
+    none or ``*`` is sent what it can read in any case."""
     for offer in header.split(","):
         name, *parameters = (part.strip().lower() for part in offer.split(";"))
         if name in ("gzip", "x-gzip"):
@@ -30,7 +30,8 @@ def accepts_gzip(header: str) -> bool:
 
 @lru_cache(maxsize=4)
 def pack(piece: bytes, deflate_bytes: int) -> bytes:
-    """A piece of the stream as blocks of deflate that end with a whole byte; compressed from ``deflate_bytes`` on.
+    """Return a piece of the stream as blocks of deflate that end with a whole byte; compressed from ``deflate_bytes``
+    on.
 
     The last ones are remembered: readers that go their own way are sent the same pieces soon after each other.
     """

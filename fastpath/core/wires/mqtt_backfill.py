@@ -25,12 +25,13 @@ LOOKS_MAX = 2000
 when it is read, which ends the connection (core/mqtt/outgoing.py)."""
 
 SUBJECT_LOOKS = 5
-"""What a subject counts for besides, of which the cache does not reach back."""
+"""Number of looks that a subject counts for besides, of which the cache does not reach back."""
 
 
 def missed(broker: Broker, principal: Principal, session: MqttSession, now: int) -> str:
-    """A subject of which messages are lacking between where the session stands and where the cache begins, of which the
-    client was to get each, and for which nothing stands that it will be sent; empty if none is known. ``now`` in ms."""
+    """Return a subject of which messages are lacking between where the session stands and where the cache begins, of
+    which the client was to get each, and for which nothing stands that it will be sent; empty if none is known. ``now``
+    in ms."""
     if not any(one.filter.qos for one in session.subscriptions.values()):
         return ""
     looks = 0
@@ -65,7 +66,8 @@ def _lacks(broker: Broker, session: MqttSession, subject: str, topic: Topic | No
 
 
 def _is_stood_for(broker: Broker, topic: Topic, options: Options, now: int) -> bool:
-    """Whether the client will be told by the subject's retained message, or by its removal, which it acknowledges."""
+    """Return whether the client will be told by the subject's retained message, or by its removal, which it
+    acknowledges."""
     state = broker.state(topic)
     if state is None or state.removed:
         return state is not None

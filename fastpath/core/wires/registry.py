@@ -24,7 +24,7 @@ WIRES: dict[Form, type[Wire]] = {
 
 @cache
 def wire_of(form: Form, window_bits: int = 0, deflate_bytes: int = 0) -> Wire:
-    """The wire of this make, one object for all who ask; only WebSockets are compressed."""
+    """Return the wire of this make, one object for all who ask; only WebSockets are compressed."""
     if form not in FORMS and window_bits:
         return wire_of(form)
     return WIRES[form](form, window_bits, deflate_bytes)

@@ -79,7 +79,7 @@ class BinaryFrames(TextFrames):
 
 
 def _head(frame: bytes) -> bytes:
-    """How the payload of a message's frame begins; empty for a frame that is none, such as a ping."""
+    """Return how the payload of a message's frame begins; empty for a frame that is none, such as a ping."""
     if frame[0] & 0x0F > BINARY:
         return b""
     at = 4 if frame[1] == 126 else 10 if frame[1] == 127 else 2
@@ -87,7 +87,7 @@ def _head(frame: bytes) -> bytes:
 
 
 def _first_number(head: bytes) -> int:
-    """The first number of an array in MessagePack; -1 for anything else, as answers are maps."""
+    """Return the first number of an array in MessagePack; -1 for anything else, as answers are maps."""
     if not head or head[0] >> 4 != 0x9:
         return -1
     size = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}.get(head[1], 0)

@@ -31,7 +31,7 @@ class FirstWorker(Protocol):
         """Ask for a message: ``AskingShare.answered`` is called with what it says."""
 
     def done(self, session: Hashable, name: str, key: MessageKey) -> None:
-        """Tell that the member has it for good."""
+        """Tell that the member has the message for good."""
 
     def free(self, session: Hashable, name: str, key: MessageKey) -> None:
         """Tell that the member, which was granted the message, is not to have it."""
@@ -64,11 +64,11 @@ class AskingShare(Share):
         self._first.joined(session, self.name, member.level)
 
     def is_late(self, session: Hashable) -> None:
-        """Nobody was connected anywhere for some of the time for which the member was away."""
+        """Note that nobody was connected anywhere for some of the time for which the member was away."""
         self._late.add(session)
 
     def part(self, session: Hashable) -> None:
-        """Who goes is no member here any more; what it was granted and has not looked at is free."""
+        """End the membership here of a session that goes; what it was granted and has not looked at is free."""
         self._go(session)
         for key in [key for key, taker in self._granted.items() if taker == session]:
             del self._granted[key]  # the first worker knows of them
@@ -110,7 +110,7 @@ class AskingShare(Share):
         return Turn.ASKED
 
     def answered(self, session: Hashable, key: MessageKey, *, taken: bool) -> None:
-        """The first worker says whether the member that has asked gets the message."""
+        """Take the first worker's answer whether the member that has asked gets the message."""
         looking = self._asked.get(key)
         if looking is None or next(iter(looking)) != session:
             if taken:  # the member has gone meanwhile; where it has come back it asks again
@@ -141,7 +141,7 @@ class AskingShare(Share):
             self._first.free(session, self.name, loan.key)
 
     def offered(self, loan: Loan) -> None:
-        """The first worker has a message that was somebody's and is free again."""
+        """Offer a message of the first worker that was somebody's and is free again."""
         self._taken.pop(loan.key, None)
         self._left.pop(loan.key, None)
         self._offer(loan)
@@ -151,7 +151,7 @@ class AskingShare(Share):
         self._first.declined(self.name, loan.key)
 
     def tell_again(self) -> None:
-        """There is a new first worker, which knows nothing of this group."""
+        """Tell all of this group again to a new first worker, which knows nothing of it."""
         for session, member in self._members.items():
             if member is not None:
                 self._first.joined(session, self.name, member.level)

@@ -48,8 +48,8 @@ class _GroupGuest:
 
 
 class GuestMembers:
-    """All of them. What they ask for is decided in the order in which it was asked; where a member has to wait, what it
-    asks for behind that waits with it."""
+    """The members on other workers. What they ask for is decided in the order in which it was asked; where a member has
+    to wait, what it asks for behind that waits with it."""
 
     def __init__(self, shares: Shares, others: OtherWorkers) -> None:
         self._shares = shares
@@ -58,7 +58,7 @@ class GuestMembers:
         self._asked: dict[tuple[Holder, str], deque[MessageKey]] = {}
 
     def join(self, holder: Holder, session: Hashable, name: str, level: int) -> None:
-        """That session, which is lent, is a member and connected."""
+        """Enter that session, which is lent, as a member that is connected."""
         lent = self._lent.get(holder)
         if lent is None:
             lent = self._lent[holder] = _GroupGuest(session, level)
@@ -72,7 +72,7 @@ class GuestMembers:
         share.join(lent.session, Member(level, lambda: True, offer, worker, lambda: self._others.look_again(0)))
 
     def quit(self, holder: Holder, name: str) -> None:
-        """The session is a member of the group no more."""
+        """End the session's membership of the group."""
         lent = self._lent.get(holder)
         share = lent.groups.pop(name, None) if lent is not None else None
         if lent is not None and share is not None:
@@ -80,8 +80,10 @@ class GuestMembers:
             self._shares.leave(share, lent.session)
 
     def part(self, holder: Holder, *, stays: bool, has: Callable[[Granted], bool] = lambda granted: False) -> None:
-        """The session is not on that worker any more; whether it ``stays`` a member. What it has not for good is its
-        own still if it stays and ``has`` it, and else is for the others, as what was on its way when its client went.
+        """Note that the session is not on that worker any more; whether it ``stays`` a member.
+
+        What the session has not for good is its own still if it stays and ``has`` it, and else is for the others, as
+        what was on its way when its client went.
         """
         lent = self._lent.pop(holder, None)
         if lent is None:
@@ -97,7 +99,7 @@ class GuestMembers:
                 self.give_back(one, lent.level)
 
     def ask(self, holder: Holder, name: str, key: MessageKey) -> None:
-        """A member looks at a message, and can take it; ``look`` decides."""
+        """Note that a member looks at a message, and can take it; ``look`` decides."""
         if holder in self._lent:
             self._asked.setdefault((holder, name), deque()).append(key)
 
@@ -127,7 +129,7 @@ class GuestMembers:
         return None
 
     def done(self, holder: Holder, name: str, key: MessageKey) -> None:
-        """The member has the message for good."""
+        """Note that the member has the message for good."""
         lent = self._lent.get(holder)
         if lent is not None and lent.granted.pop(Granted(name, key), self) is None:
             share = self._shares.get(name)
@@ -135,20 +137,20 @@ class GuestMembers:
                 share.left(key)
 
     def free(self, holder: Holder, name: str, key: MessageKey) -> None:
-        """The member is not to have what it was granted."""
+        """Take back from the member what it was granted, and is not to have."""
         lent = self._lent.get(holder)
         if lent is not None and lent.granted.pop(Granted(name, key), self) is None:
             self.give_back(Granted(name, key), lent.level)
 
     def had(self, name: str, keys: list[MessageKey]) -> None:
-        """These were taken on another worker before this one was the first."""
+        """Note messages that were taken on another worker before this one was the first."""
         share = self._shares.get(name)
         for key in keys if share is not None else ():
             assert share is not None
             share.left(key)
 
     def hold(self, holder: Holder, name: str, key: MessageKey) -> None:
-        """The member was granted the message before this worker was the first."""
+        """Keep for the member a message that it was granted before this worker was the first."""
         lent = self._lent.get(holder)
         share = lent.groups.get(name) if lent is not None else None
         if lent is not None and share is not None:
@@ -156,7 +158,7 @@ class GuestMembers:
             lent.granted[Granted(name, key)] = None
 
     def decline(self, worker: int, name: str, key: MessageKey) -> None:
-        """Nobody on that worker can take what was offered there."""
+        """Note that nobody on that worker can take what was offered there."""
         share = self._shares.get(name)
         if share is not None:
             share.decline(worker, key)

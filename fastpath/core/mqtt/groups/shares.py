@@ -34,11 +34,11 @@ RETURNED_BYTES_MAX = 4 << 20
 """The same in bytes; a single one may be larger."""
 
 YIELD_MS = 20
-"""For so long a message is left to a worker whose turn it is; one that has not asked for it by then is passed over
-until it asks for another one."""
+"""Milliseconds for which a message is left to a worker whose turn it is; one that has not asked for it by then is
+passed over until it asks for another one."""
 
 RETRY_SECONDS = 10
-"""So often other workers are asked again to take what nobody could, if nobody has come meanwhile."""
+"""Seconds after which other workers are asked again to take what nobody could, if nobody has come meanwhile."""
 
 HERE = -1
 """The place of members that are this process' clients; other places are the numbers of workers."""
@@ -51,7 +51,7 @@ _GONE = "gone"
 
 
 class Turn(Enum):
-    """What becomes of a message that a member looks at: it takes it, leaves it, or looks again: in the next turn of the
+    """The turn of a member that looks at a message: it takes it, leaves it, or looks again: in the next turn of the
     loop (WAIT), when it is woken or after ``YIELD_MS`` (YIELD), or when it is woken (ASKED)."""
 
     TAKE = 1
@@ -62,7 +62,7 @@ class Turn(Enum):
 
 
 def _asleep() -> None:
-    """Nobody is woken."""
+    """Wake nobody."""
 
 
 class Member(NamedTuple):
@@ -133,11 +133,11 @@ class Share:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody is a member any more."""
+        """True if nobody is a member any more."""
         return not self._members
 
     def join(self, session: Hashable, member: Member) -> None:
-        """The session is a member, and connected."""
+        """Enter the session as a member that is connected."""
         before = self._members.get(session)
         self._here += before is None
         self._abroad += (member.place != HERE) - (before is not None and before.place != HERE)
@@ -147,17 +147,17 @@ class Share:
             self._late.add(session)
 
     def was_deserted(self, session: Hashable) -> bool:
-        """Whether nobody was connected for some of the time for which the member is, or was, away: what came then was
-        left to it. While others are there they take what comes."""
+        """Return whether nobody was connected for some of the time for which the member is, or was, away: what came
+        then was left to it. While others are there they take what comes."""
         return self._away.get(session, self._deserted) != self._deserted or session in self._late
 
     def keep(self, session: Hashable) -> None:
-        """The session is a member, and away."""
+        """Keep the session as a member that is away."""
         self._members[session] = None
         self._away[session] = -1
 
     def part(self, session: Hashable) -> None:
-        """The member is away, and may come back."""
+        """Note that the member is away, and may come back."""
         member = self._members.get(session)
         if member is not None:
             self._members[session] = None
@@ -167,7 +167,7 @@ class Share:
         self._take_back(session, member)
 
     def leave(self, session: Hashable) -> None:
-        """The session is no member any more."""
+        """End the session's membership."""
         member = self._members.pop(session, None)
         if member is not None:
             self._went(session, member)
@@ -182,7 +182,7 @@ class Share:
         self._deserted += not self._here
 
     def ask(self, session: Hashable, key: MessageKey, now: int, *, full: bool) -> Turn:
-        """The member looks at a message; ``full`` if it cannot take any more at present."""
+        """Answer a member that looks at a message; ``full`` if the member cannot take any more at present."""
         taker = self._taken.get(key)
         if taker is not None:
             return Turn.TAKE if taker == session else Turn.SKIP
@@ -191,7 +191,7 @@ class Share:
         return self._wait(session, key, now) or self._grant(session, key, now)
 
     def _wait(self, session: Hashable, key: MessageKey, now: int) -> Turn | None:
-        """How the member waits, if it is another's turn; None if it has waited enough, or need not."""
+        """Return how the member waits, if it is another's turn; None if the member has waited enough, or need not."""
         mine, first = self._place_of(session), self._turn(now)
         self._lagging.discard(mine)
         place = self._place_of(first)
@@ -209,7 +209,7 @@ class Share:
         return None
 
     def _grant(self, session: Hashable, key: MessageKey, now: int) -> Turn:
-        """The message is the member's; those who have left it to others are told."""
+        """Give the message to the member, and tell those who have left it to others."""
         self._waits.pop(session, None)
         self._note(session, key)
         self._count, self._last = self._count + 1, now
@@ -236,21 +236,21 @@ class Share:
         return member.place if member is not None else HERE
 
     def look_ahead(self, session: Hashable, key: MessageKey, now: int) -> None:
-        """The member looks at this message soon; a group that has to be asked elsewhere is asked now."""
+        """Note that the member looks at this message soon; a group that has to be asked elsewhere is asked now."""
 
     def hold(self, session: Hashable, key: MessageKey) -> None:
-        """The member took the message before, and has not acknowledged it: it is nobody else's."""
+        """Keep for the member a message that it took before, and has not acknowledged: the message is nobody else's."""
         self._note(session, key)
 
     def left(self, key: MessageKey) -> None:
-        """The message has left for whoever took it: offered to that one twice, it does not leave again."""
+        """Note that the message has left for whoever took it: offered to that one twice, it does not leave again."""
         self._note(_GONE, key)
 
     def done(self, key: MessageKey) -> None:
-        """Whoever took the message has it for good, or does not need it."""
+        """Note that whoever took the message has it for good, or does not need it."""
 
     def give_back(self, loan: Loan) -> None:
-        """The member that took the message has gone for good: somebody else takes it."""
+        """Offer a message to others whose taker has gone for good."""
         self._taken.pop(loan.key, None)
         self._offer(loan)
 
@@ -289,11 +289,11 @@ class Share:
             self._bytes -= len(oldest.record)
 
     def _unwanted(self, loan: Loan) -> None:
-        """Nobody who is connected can take the message."""
+        """Keep a message that nobody who is connected can take."""
         self.returned.append(loan)
 
     def decline(self, place: int, key: MessageKey) -> None:
-        """No member on that worker can take what was offered there."""
+        """Note that no member on that worker can take what was offered there."""
         self._refuse(place, key)
 
     def _refuse(self, taker: Hashable, key: MessageKey) -> None:
@@ -304,7 +304,8 @@ class Share:
             self._unwanted(loan)
 
     def _take_back(self, session: Hashable, member: Member | None) -> None:
-        """The member does not take any more what it was offered: what nobody else has is for whoever can take it."""
+        """Take back what the member was offered, and does not take any more: what nobody else has is for whoever can
+        take it."""
         taker = session
         if member is not None and member.place != HERE:
             if any(one is not None and one.place == member.place for one in self._members.values()):
@@ -315,7 +316,8 @@ class Share:
             self._refuse(taker, key)
 
     def _turn(self, now: int) -> Hashable | None:
-        """Whose turn it is: the next one's as soon as this one has taken something a moment ago, or enough at once."""
+        """Return whose turn it is: the next one's as soon as this one has taken something a moment ago, or enough at
+        once."""
         if self._count and (now != self._last or self._count >= TURN_MAX):
             self._next()
         for _ in range(len(self._members)):
@@ -348,30 +350,30 @@ class Shares:
         return iter(list(self._shares.values()))
 
     def find(self, text: str) -> Share | None:
-        """The group of that name and filter, as in ``$share/NAME/FILTER``; None when there are too many."""
+        """Return the group of that name and filter, as in ``$share/NAME/FILTER``; None when there are too many."""
         if text not in self._shares and len(self._shares) >= SHARES_MAX:
             return None
         return self.open(text)
 
     def open(self, text: str) -> Share:
-        """The same, however many there are: another worker, which bounds its own, has a member of it."""
+        """Return the same group, however many there are: another worker, which bounds its own, has a member of it."""
         found = self._shares.get(text)
         if found is None:
             found = self._shares[text] = self._make(text)
         return found
 
     def get(self, text: str) -> Share | None:
-        """The group, if it has members."""
+        """Return the group, if it has members."""
         return self._shares.get(text)
 
     def leave(self, share: Share, session: Hashable) -> None:
-        """The session is no member of the group any more, which ends with its last member."""
+        """End the session's membership of the group, which ends with its last member."""
         share.leave(session)
         if share.empty and self._shares.get(share.name) is share:
             del self._shares[share.name]
 
     def second(self) -> None:
-        """A second has passed: those who have come since may take what was given back."""
+        """Offer what was given back to those who have come since, as a second has passed."""
         for share in self._shares.values():
             if share.returned:
                 share.offer_returned()
