@@ -12,7 +12,6 @@ from tools.check_sizes import PRODUCT, modules
 
 OPEN = (
     "fastpath/bench",
-    "fastpath/edge/clients",
     "fastpath/edge/control",
     "fastpath/edge/publishers",
     "fastpath/recording",

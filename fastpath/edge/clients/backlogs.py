@@ -32,7 +32,7 @@ class Recovering:
         self._due = False
 
     def wake(self) -> None:
-        """Somebody has become ready for a slice."""
+        """Take a turn, as somebody has become ready for a slice."""
         if not self._due:
             self._due = True
             self._runtime.scheduler.later(self._step)
@@ -83,6 +83,6 @@ def _steps(command: CommandInSteps) -> Generator[None, None, None]:
 
 
 def _end(client: Client, fault: str, error: Exception) -> None:
-    """A fault of ours: the client comes back."""
+    """End the connection for a fault of ours: the client comes back."""
     log.error(fault, client.address, exc_info=error)
     client.link.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")

@@ -16,12 +16,12 @@ Carried = TypeVar("Carried")
 
 
 class ClientSocket(ABC, Generic[Carried]):
-    """What connections ask of their socket."""
+    """The socket of a client, as its connection asks something of it."""
 
     __slots__ = ("listener",)
 
     direct = False
-    """Whether the writer may write to a connection's ``fd`` past this."""
+    """True if the writer may write to a connection's ``fd`` past this."""
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
@@ -41,11 +41,11 @@ class ClientSocket(ABC, Generic[Carried]):
 
     @abstractmethod
     def finish(self, connection: Carried) -> None:
-        """Nothing more will be sent; what the peer says is still read."""
+        """Send nothing more; what the peer says is still read."""
 
     @abstractmethod
     def shut(self, connection: Carried) -> None:
-        """Let go of it."""
+        """Let go of the connection."""
 
     def receive(self, connection: Carried) -> None:
         """Read what has come, where the socket is watched (edge/runtime/epoll.py)."""

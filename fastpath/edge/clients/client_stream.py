@@ -17,36 +17,36 @@ SendNow = Callable[[bytes | memoryview], int]
 
 
 class Stream:
-    """What was begun on its way to the socket, and is kept here until that has taken it.
+    """The bytes that were begun on their way to the socket, and are kept here until the socket has taken them.
 
-    As it stands it is that of a client that has said all with its request; a stream whose client goes on talking, as
-    over MQTT, hears what it says as well.
+    As it stands it is the stream of a client that has said all with its request; a stream whose client goes on talking,
+    as over MQTT, hears what it says as well.
     """
 
     __slots__ = ("_rest",)
 
     hears = False
-    """Whether it takes what the client says."""
+    """True if the stream takes what the client says."""
     lags = False
-    """Whether it may leave waiting what its socket would take."""
+    """True if the stream may leave waiting what its socket would take."""
 
     def __init__(self) -> None:
         self._rest: bytes | memoryview = b""
 
     @property
     def begun(self) -> bool:
-        """Whether the client has been let in as far as its transport goes; until then a refusal is no goodbye."""
+        """True once the client has been let in as far as its transport goes; until then a refusal is no goodbye."""
         return True
 
     # Bytes in
 
     @property
     def held_back(self) -> bool:
-        """Whether something that was heard waits to be handled."""
+        """True if something that was heard waits to be handled."""
         return False
 
     def received(self, data: bytes) -> None:
-        """The client says something."""
+        """Take what the client says."""
 
     def go_on(self) -> None:
         """Handle what waits."""
@@ -55,7 +55,7 @@ class Stream:
 
     @property
     def waits(self) -> bool:
-        """Whether the socket has not taken all of what was begun."""
+        """True if the socket has not taken all of what was begun."""
         return bool(self._rest)
 
     def send(self, send_now: SendNow, data: bytes | memoryview) -> int:
@@ -71,24 +71,24 @@ class Stream:
         return 0 if self._rest else 1
 
     def overtake(self, data: bytes, sent: int) -> None:
-        """These pieces have to wait, but for the bytes that were sent: say past them what may not."""
+        """Say past these pieces, which have to wait but for the bytes that were sent, what of them may not."""
 
     # Ends
 
     def late(self) -> tuple[int, str] | None:
-        """The code and the reason with which a client ends that the server has not begun with in time; None: it is the
-        client that has said nothing."""
+        """Return the code and the reason with which a client ends that the server has not begun with in time; None: it
+        is the client that has said nothing."""
 
     def farewell(self, code: int, reason: str) -> bytes:
-        """What a client is told that has not been let in, as it goes over the socket."""
+        """Return what a client is told that has not been let in, as it goes over the socket."""
         del code, reason
         return b""
 
     def ended(self) -> None:
-        """Say that it ends, when all else has been said."""
+        """Say that the stream ends, when all else has been said."""
 
     def gone(self, client: Client | None) -> None:
-        """The connection is over."""
+        """Let go of the client, as the connection is over."""
 
 
 class ClientStreamLink(Protocol):
@@ -102,7 +102,7 @@ class ClientStreamLink(Protocol):
     held: int
     socket: ClientSocket[Any]
     stream: Any
-    """The one that it has."""
+    """Stream between the connection and its socket, where there is one."""
 
     # How it begins
 
@@ -110,7 +110,7 @@ class ClientStreamLink(Protocol):
         """Find out where the request comes from; raises BadRequest."""
 
     def open(self, token: str, terms: Terms, *, refused: Refused | None = None) -> Refused | None:
-        """Make the client known, unless it is refused already; or the reason why it may not come."""
+        """Make the client known, unless it is refused already; or return the reason why it may not come."""
 
     def tell_opened(self, request: Request, token: str, refused: Refused | None) -> None:
         """Tell who wants to know that the client has come, or why it may not."""
@@ -122,7 +122,7 @@ class ClientStreamLink(Protocol):
         """Begin with a stream of events; whether the socket is whole."""
 
     def settle(self) -> None:
-        """The client has said in time what it has to say."""
+        """Note that the client has said in time what it has to say."""
 
     # Bytes
 
@@ -136,10 +136,10 @@ class ClientStreamLink(Protocol):
         """Send whole pieces."""
 
     def lag(self, data: bytes, sent: int) -> None:
-        """The socket took only ``sent`` bytes of the pieces (-1: it is broken)."""
+        """Have the rest wait, as the socket took only ``sent`` bytes of the pieces (-1: it is broken)."""
 
     def send_now(self, data: bytes | memoryview) -> int:
-        """Hand bytes to the socket; how many it took, -1 when it is broken."""
+        """Hand bytes to the socket; return how many it took, -1 when it is broken."""
 
     def await_writable(self, wanted: bool) -> None:
         """Call ``writable`` when the socket takes bytes again, or no more."""
@@ -150,13 +150,13 @@ class ClientStreamLink(Protocol):
     # Ends
 
     def leave(self, code: int, reason: str) -> None:
-        """The client has said goodbye."""
+        """End the connection, as the client has said goodbye."""
 
     def close(self, code: int, reason: str) -> None:
         """Say goodbye with a close code and reason."""
 
     def failed(self, error: Exception) -> None:
-        """A fault of ours: the client comes back."""
+        """End the connection for a fault of ours: the client comes back."""
 
     def lost(self) -> None:
-        """The connection is over."""
+        """Let go of everything, as the connection is over."""

@@ -43,14 +43,14 @@ from .mqtt.stream import MqttStream
 from .posted_frames import ENDED, Done, PostedFrames
 
 GOODBYE_SECONDS = 5
-"""How long a connection that was told goodbye may take to answer."""
+"""Seconds that a connection which was told goodbye may take to answer."""
 
 SOCKET_PATHS = ("/ws", "/echo", "/mqtt")
-"""What is asked for there is a WebSocket, and refused otherwise; all else is HTTP."""
+"""Paths where a WebSocket is asked for, and all else is refused; on other paths it is HTTP."""
 
 REFUSED_SECONDS = 2
-"""How long a refused request's socket is kept, so that what is still on its way does not reset it before the client
-has read why."""
+"""Seconds for which a refused request's socket is kept, so that what is still on its way does not reset it before the
+client has read why."""
 
 ECHO_BYTES_MAX = 16 << 20
 """The message limit of the echo path, for conformance suites."""
@@ -102,7 +102,7 @@ class ClientConnection:
         return self.socket.listener
 
     def send_now(self, data: bytes | memoryview) -> int:
-        """Hand bytes to the socket; how many it took, -1 when it is broken."""
+        """Hand bytes to the socket; return how many it took, -1 when it is broken."""
         return self.socket.send(self, data)
 
     def await_writable(self, wanted: bool) -> None:
@@ -110,13 +110,13 @@ class ClientConnection:
         self.socket.await_writable(self, wanted)
 
     def readable(self) -> None:
-        """The socket has bytes, or its end."""
+        """Read from the socket, which has bytes, or its end."""
         self.socket.receive(self)
 
     # The request
 
     def requested(self, data: bytes) -> None:
-        """Bytes of the request came, or of those that follow it over HTTP."""
+        """Take bytes of the request, or of those that follow it over HTTP."""
         if self in self.runtime.http.exchanges:
             self.runtime.http.exchanges[self].received(data)
             return
@@ -135,19 +135,19 @@ class ClientConnection:
             self._refuse(error.response(), error.status, error.reason)
 
     def _speak_http(self) -> None:
-        """The request asks for no WebSocket: it is read anew, as are those that follow it (edge/plain_http)."""
+        """Read the request anew, as it asks for no WebSocket, and those that follow it (edge/plain_http)."""
         exchange = Exchange(self.runtime, self, self.address)
         self.runtime.http.begin(self, exchange)
         data, self.head = self.head, b""
         exchange.received(data)
 
     def still_answers(self) -> bool:
-        """The peer says nothing more; whether it is answered for a moment all the same."""
+        """Return whether the peer, which says nothing more, is answered for a moment all the same."""
         exchange = self.runtime.http.exchanges.get(self)
         return exchange is not None and exchange.ended_by_peer()
 
     def begin_socket(self, request: Request, data: bytes) -> None:
-        """The request on a kept connection asks for a WebSocket (edge/plain_http/exchange.py, Carrier)."""
+        """Begin a WebSocket, which the request on a kept connection asks for (edge/plain_http/exchange.py, Carrier)."""
         self.head = data
         try:
             self.upgrade(request)
@@ -156,7 +156,7 @@ class ClientConnection:
             raise
 
     def part(self) -> None:
-        """Nothing more is said or heard; the socket is kept for a moment, so that what was said is read before."""
+        """Say and hear nothing more; the socket is kept for a moment, so that what was said is read before."""
         self.closing = True
         self.runtime.connection_closed()  # those who only read their refusal take no place
         if self.held:
@@ -171,7 +171,7 @@ class ClientConnection:
         self.part()
 
     def over_limit(self) -> None:
-        """The port is full: say so and let go."""
+        """Say that the port is full, and let go."""
         self.runtime.broker.counters.limit("connections")
         for told in self.runtime.connection_listeners:
             told.rejected(self.address, "too many connections", status=503)
@@ -218,7 +218,7 @@ class ClientConnection:
         self.turn_away(refused)
 
     def _upgrade_mqtt(self, request: Request) -> None:
-        """The frames have MQTT in them."""
+        """Begin a WebSocket whose frames have MQTT in them."""
         check_mqtt(request)
         self.come_from(request)
         response = accept_response(request, MQTT_SUBPROTOCOL)
@@ -256,7 +256,7 @@ class ClientConnection:
         return refused
 
     def open(self, token: str, terms: Terms, *, direct: bool = False, refused: Refused | None = None) -> Refused | None:
-        """Make the client known, unless it is refused already; or the reason why it may not come."""
+        """Make the client known, unless it is refused already; or return the reason why it may not come."""
         try:
             if refused is None:
                 self.client = self.runtime.sessions.open(self, self.fd, direct, terms, token, self.address, now())
@@ -268,7 +268,7 @@ class ClientConnection:
         return refused
 
     def _stranger(self, terms: Terms) -> Client:
-        """Somebody who may not come, as who is told of it sees him."""
+        """Return somebody who may not come, as who is told of it sees him."""
         return Client(self, self.fd, False, Principal(None, False, ()), terms, self.address)
 
     def tell_opened(self, request: Request, token: str, refused: Refused | None) -> None:
@@ -301,7 +301,7 @@ class ClientConnection:
         return begun >= 0
 
     def settle(self) -> None:
-        """The client has said in time what it has to say."""
+        """Note that the client has said in time what it has to say."""
         self.fresh = False
         self.runtime.spare(self)
 
@@ -309,12 +309,12 @@ class ClientConnection:
 
     @property
     def _hears(self) -> bool:
-        """Whether what comes is more than a request, and somebody takes it."""
+        """True if what comes is more than a request, and somebody takes it."""
         return self.reader is not None or (self.stream is not None and self.stream.hears)
 
     def received(self, data: bytes) -> None:
-        """Bytes came; a fault of ours in handling them closes this client only. The caller ends the
-        turn (Runtime.end)."""
+        """Take bytes that came; a fault of ours in handling them closes this client only. The caller ends the turn
+        (Runtime.end)."""
         self.runtime.broker.counters.bytes_in += len(data)
         try:
             if self.reader is not None or self._hears:
@@ -325,12 +325,12 @@ class ClientConnection:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """A fault of ours: the client comes back."""
+        """End the connection for a fault of ours: the client comes back."""
         log.error("fault while handling %s", self.address, exc_info=error)
         self.close(Close.INTERNAL_ERROR, "internal_error: a fault of the server; reconnect")
 
     def frames(self, data: bytes) -> None:
-        """Frames came, after the request, or packets of MQTT."""
+        """Take frames that came after the request, or packets of MQTT."""
         paused = self.runtime.paused
         if self.reader is not None:
             self.heard()
@@ -465,12 +465,12 @@ class ClientConnection:
     # What is posted to a session over HTTP
 
     def heard(self) -> None:
-        """The client has shown that it lives."""
+        """Note that the client has shown that it lives."""
         if self.client is not None:
             self.client.alive = True
 
     def posted(self, first: int, frames: list[bytes], done: Done) -> None:
-        """The client says these frames over HTTP (edge/runtime/component.py, PostedTo)."""
+        """Take frames that the client says over HTTP (edge/runtime/component.py, PostedTo)."""
         session, client, paused = self.session, self.client, self.runtime.paused
         if session is None or client is None or self.closing:
             done(ENDED)
@@ -487,7 +487,8 @@ class ClientConnection:
             self.failed(error)
 
     def hold(self, why: int, held: bool) -> None:
-        """Neither read nor handle what was read while there is a reason (core.delivery.link.PauseReason)."""
+        """Hold what comes: neither read nor handle what was read while there is a reason
+        (core.delivery.link.PauseReason)."""
         if self.ended or (held and self.closing and why != PauseReason.TURN):
             return
         before, self.held = self.held, self.held | why if held else self.held & ~why
@@ -534,11 +535,11 @@ class ClientConnection:
         self.runtime.performer.write(self, data)
 
     def lag(self, data: bytes, sent: int) -> None:
-        """The socket took only ``sent`` bytes: the rest waits."""
+        """Have the rest wait, as the socket took only ``sent`` bytes."""
         self.runtime.performer.lag(self, data, sent)
 
     def writable(self) -> None:
-        """The socket takes bytes again."""
+        """Go on writing, as the socket takes bytes again."""
         self.runtime.pass_time()
         if self.client is None and self in self.runtime.http.exchanges:
             self.runtime.http.exchanges[self].writable()
@@ -549,11 +550,11 @@ class ClientConnection:
 
     @property
     def bounded(self) -> bool:
-        """Whether the bound on what waits holds."""
+        """True if the bound on what waits holds."""
         return not (self.closing or self.echoing)
 
     def send(self, data: bytes | memoryview) -> int:
-        """Hand whole pieces to the socket, or to the stream before it; how many bytes were taken."""
+        """Hand whole pieces to the socket, or to the stream before it; return how many bytes were taken."""
         stream = self.stream
         if stream is None:
             return self.socket.send(self, data)
@@ -565,12 +566,12 @@ class ClientConnection:
         return count
 
     def wait(self, data: bytes, sent: int) -> None:
-        """These pieces wait: of MQTT some are said past the others."""
+        """Have these pieces wait: of MQTT some are said past the others."""
         if self.stream is not None:
             self.stream.overtake(data, sent)
 
     def await_room(self, wanted: bool) -> None:
-        """The client has a queue, to be written when the socket takes bytes again; or none any more."""
+        """Await that the socket takes bytes again for a client's queue; or no more, as there is no queue any more."""
         client = self.client
         if client is None:
             return
@@ -584,7 +585,7 @@ class ClientConnection:
             self.hold(PauseReason.ECHOING, wanted)
 
     def end(self, effect: int) -> None:
-        """The socket is broken, takes too little, or has taken what was said last."""
+        """End the connection: the socket is broken, takes too little, or has taken what was said last."""
         if effect == Effect.LOST:
             self.lost()
         elif effect == Effect.OVERFLOW:
@@ -593,7 +594,7 @@ class ClientConnection:
             self._sent_all()
 
     def _stream_flushed(self) -> bool:
-        """Whether nothing of a piece of events is left that was begun; what waits behind it may follow."""
+        """Return whether nothing of a piece of events is left that was begun; what waits behind it may follow."""
         stream, client = self.stream, self.client
         if stream is None or not stream.waits:
             return True
@@ -609,7 +610,7 @@ class ClientConnection:
     # Ends
 
     def peer_closed(self, payload: bytes) -> None:
-        """The client closes, or answers our close (RFC 6455 5.5.1)."""
+        """Close with the client, or take its answer to our close (RFC 6455 5.5.1)."""
         if not self.closing:
             code, reason = parse_close(payload)
             self._left(code, reason, encode_frame(CLOSE, close_payload(code) if payload else b""))
@@ -617,8 +618,8 @@ class ClientConnection:
             self.lost()
 
     def leave(self, code: int = Close.NORMAL, reason: str = "") -> None:
-        """The client says that it has gone: of a session over HTTP (edge/runtime/component.py, PostedTo), or of MQTT.
-        Nothing more is said to it."""
+        """Let the client go, which says that it has gone: of a session over HTTP (edge/runtime/component.py, PostedTo),
+        or of MQTT. Nothing more is said to the client."""
         if not self.closing:
             self._left(code, reason, b"")
             if self.stream is not None:
@@ -684,7 +685,7 @@ class ClientConnection:
         self.runtime.expect(self, seconds)
 
     def _tell_end(self, name: str) -> None:
-        """Count it, and tell the log; its subscriptions are still there."""
+        """Count the client's end, and tell the log; its subscriptions are still there."""
         client, counters = self.client, self.runtime.broker.counters
         if client is None:
             return
@@ -697,7 +698,7 @@ class ClientConnection:
             self.session.end()
 
     def expire(self) -> None:
-        """A deadline passed: no command in time, or no answer to our close."""
+        """Act on a deadline that passed: no command in time, or no answer to our close."""
         stream = self.stream
         if self.closing:
             self.lost()
@@ -715,7 +716,7 @@ class ClientConnection:
             self.close(Close.HANDSHAKE_TIMEOUT, "handshake_timeout: no first command in time")
 
     def lost(self) -> None:
-        """The connection is over: let go of everything. Not called from within the core."""
+        """Let go of everything, as the connection is over. Not called from within the core."""
         if self.ended:
             return
         refused = self.closing and self.client is None
@@ -742,6 +743,6 @@ class ClientConnection:
 
 
 def _echo(client: Client, opcode: int, payload: bytes) -> bytes:
-    """The payload as it came, compressed as the client wants it."""
+    """Return the payload as it came, compressed as the client wants it."""
     own = client.terms.wire
     return wire_of(JSON if opcode == TEXT else MSGPACK, own.window_bits, own.deflate_bytes).message(payload)

@@ -51,7 +51,7 @@ class EventStream(Stream):
         return self.flush(send_now)
 
     def packed(self, described: bytes) -> bytes:
-        """Events as they go over this stream."""
+        """Return events as they go over this stream."""
         return pack(described, self.deflate_bytes) if self.deflate_bytes and described else described
 
     def send(self, send_now: SendNow, data: bytes | memoryview) -> int:
@@ -71,7 +71,7 @@ class EventStream(Stream):
         return len(data)
 
     def sent(self, at: DescribedEvents, rest: bytes) -> None:
-        """All up to this place was handed to the socket, of which it has left the rest."""
+        """Note that all up to this place was handed to the socket, of which it has left the rest."""
         self.at = at
         self._rest = rest
 
@@ -83,7 +83,7 @@ class EventStreams:
         self._streams = Streams()
 
     def open(self, asked: Sequence[str], since: Mapping[str, tuple[int, int]], deflate_bytes: int) -> EventStream:
-        """A stream of these subjects and patterns for a reader that comes with these positions; pieces from
+        """Open a stream of these subjects and patterns for a reader that comes with these positions; pieces from
         ``deflate_bytes`` on are compressed, 0: none."""
         return EventStream(self._streams, DescribedEvents(asked, since), deflate_bytes)
 

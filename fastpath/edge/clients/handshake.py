@@ -22,14 +22,15 @@ from ..plain_http.call import bearer_token
 from ..runtime.runtime import Runtime
 
 MQTT_PATH, MQTT_SUBPROTOCOL = "/mqtt", "mqtt"
-"""Where a WebSocket speaks MQTT, and the subprotocol that says so (5: 6)."""
+"""Path where a WebSocket speaks MQTT, and the subprotocol that says so (5: 6)."""
 
 POLL_MS = 25_000
-"""How long a poll is held while there is nothing to tell; a session whose client asks nothing for twice that ends."""
+"""Milliseconds for which a poll is held while there is nothing to tell; a session whose client asks nothing for twice
+that ends."""
 
 
 class Opening(NamedTuple):
-    """How a WebSocket begins."""
+    """The beginning of a WebSocket."""
 
     response: bytes
     reader: FrameReader
@@ -48,28 +49,28 @@ def websocket_opening(request: Request, listener: Listener, bytes_max: int) -> O
 
 
 def check_mqtt(request: Request) -> None:
-    """Raises BadRequest for a WebSocket that is to speak MQTT and does not say so."""
+    """Check a WebSocket that is to speak MQTT; raise BadRequest for one that does not say so."""
     if request.is_upgrade and MQTT_SUBPROTOCOL not in request.subprotocols:
         raise BadRequest(400, "MQTT over a WebSocket has the subprotocol mqtt.")
 
 
 def terms_over(form: Form, listener: Listener, window_bits: int = 0, deflate_bytes: int = 0) -> Terms:
-    """The terms of a port for clients of that form."""
+    """Return the terms of a port for clients of that form."""
     return terms_of(wire_of(form, window_bits, deflate_bytes), listener.batch_ms, listener.batch_bytes)
 
 
 def query_token(request: Request) -> str:
-    """The token in the address; empty without one."""
+    """Return the token in the address; empty without one."""
     return parse_qs(request.query).get("token", [""])[-1] if "token=" in request.query else ""
 
 
 def token_of(request: Request) -> str:
-    """The token of a request over HTTP."""
+    """Return the token of a request over HTTP."""
     return bearer_token(request) or query_token(request)
 
 
 def events_head(request: Request, restricted: bool, coding: str = "") -> bytes:
-    """The head of a stream: no proxy may keep, change or hold back any of it; it ends with the connection."""
+    """Return the head of a stream: no proxy may keep, change or hold back any of it; it ends with the connection."""
     origin = request.headers.get("origin", "*") if restricted else "*"
     return (
         f"HTTP/1.1 200 OK\r\nContent-Type: {EVENTS_TYPE}\r\nCache-Control: no-store, no-transform\r\n{coding}"
@@ -78,7 +79,7 @@ def events_head(request: Request, restricted: bool, coding: str = "") -> bytes:
 
 
 def session_terms(runtime: Runtime, number: str) -> dict[str, Any]:
-    """What the client of a session over HTTP is told first: its id, and how it is kept."""
+    """Return what the client of a session over HTTP is told first: the session's id, and how it is kept."""
     return {
         "session": number,
         "heartbeat_ms": runtime.settings.ping_seconds * 1000,
@@ -88,5 +89,5 @@ def session_terms(runtime: Runtime, number: str) -> dict[str, Any]:
 
 
 def session_welcome(runtime: Runtime, number: str) -> bytes:
-    """The same as the first event of a stream."""
+    """Return the same terms as the first event of a stream."""
     return encode_event(encode_body(session_terms(runtime, number), JSON), "session")

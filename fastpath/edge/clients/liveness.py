@@ -14,7 +14,7 @@ KEPT_MAX = 10_000
 
 
 NOT_READ = PauseReason.TURN | PauseReason.CONGESTED | PauseReason.RATE | PauseReason.SEARCHING | PauseReason.WORKING
-"""Why the server does not read a client for a while, which ends without any doing of the client's."""
+"""Reasons why the server does not read a client for a while that end without any doing of the client's."""
 
 
 class Liveness:
@@ -54,5 +54,5 @@ class Liveness:
 
 
 def _under_way(found: Network) -> bool:
-    """Whether the peer's kernel has not acknowledged all that was sent."""
+    """Return whether the peer's kernel has not acknowledged all that was sent."""
     return bool(found["unsent_bytes"] or found["unacked_segments"])

@@ -12,7 +12,7 @@ from ..runtime.epoll import Watched
 from .client_socket import ClientSocket
 
 READ_BYTES_MAX = 64 << 10
-"""Read at once: bounds what one client can make the server do before the others have their turn."""
+"""Bytes that are read at once: they bound what one client can make the server do before the others have their turn."""
 
 
 class Watch(Protocol):
@@ -22,10 +22,10 @@ class Watch(Protocol):
         """Watch a socket for bytes to read."""
 
     def change(self, fd: int, reading: bool, writing: bool) -> None:
-        """Watch it for these from now on."""
+        """Watch the descriptor for these events from now on."""
 
     def forget(self, fd: int) -> None:
-        """Watch it no more."""
+        """Watch the descriptor no more."""
 
 
 class PlainConnection(Watched, Protocol):
@@ -39,10 +39,10 @@ class PlainConnection(Watched, Protocol):
         """Take what was read."""
 
     def still_answers(self) -> bool:
-        """The peer says nothing more; whether it is answered for a moment all the same."""
+        """Return whether the peer, which says nothing more, is answered for a moment all the same."""
 
     def lost(self) -> None:
-        """The connection is over."""
+        """Let go of everything, as the connection is over."""
 
 
 class PlainSockets(ClientSocket[PlainConnection]):
@@ -97,7 +97,7 @@ class PlainSockets(ClientSocket[PlainConnection]):
             self._watch.change(connection.fd, wanted, connection.writing)
 
     def finish(self, connection: PlainConnection) -> None:
-        """Half-close: the peer sees the end, and we still see its."""
+        """Close the sending half: the peer sees the end, and we still see its."""
         with suppress(OSError):
             sock = socket.socket(fileno=connection.fd)
             try:

@@ -20,7 +20,7 @@ from .handshake import POLL_MS, session_terms
 from .posted_frames import BUSY, ENDED, GAP, Done
 
 ANSWER_BYTES = 64 << 10
-"""Of frames in one answer, unless one alone is larger."""
+"""Bytes of frames in one answer, unless one alone is larger."""
 
 TOLD = 200
 """The status of an answer to a poll."""
@@ -46,22 +46,22 @@ class Polling:
 
     @property
     def held(self) -> int:
-        """How many polls are held."""
+        """Number of polls that are held."""
         return len(self._held)
 
     def hold(self, poller: PollAnswers) -> None:
-        """A poll of the client is held."""
+        """Note that a poll of the client is held."""
         self.forget(poller)
         self._held[poller] = now() + POLL_MS
 
     def heard(self, poller: PollAnswers) -> None:
-        """The client has said something, or was answered."""
+        """Note that the client has said something, or was answered."""
         if poller not in self._held:
             self._quiet.pop(poller, None)
             self._quiet[poller] = self._awake() + 2 * POLL_MS
 
     def forget(self, poller: PollAnswers) -> None:
-        """The client is gone, or waits otherwise."""
+        """Forget a client that is gone, or waits otherwise."""
         self._quiet.pop(poller, None)
         self._held.pop(poller, None)
 
@@ -74,7 +74,7 @@ class Polling:
 
 
 def _due(pollers: dict[PollAnswers, int], moment: int) -> list[PollAnswers]:
-    """Those whose time is over, out of all, who stand in the order of their times."""
+    """Return those whose time is over, out of all, who stand in the order of their times."""
     due = []
     for poller, until in pollers.items():
         if until > moment:
@@ -103,13 +103,15 @@ class PollAnswers(ClientSocket[ClientConnection]):
         self._answers = 0
         self._due = self._last = False
         self._connection: ClientConnection | None = ClientConnection(runtime, self, -runtime.http.number(), address)
-        """None once it is over: the two hold each other."""
+        """The connection behind the polls; None once it is over: the two hold each other."""
 
     # Requests
 
     def begin(self, request: Request, token: str, done: Answered) -> None:
-        """The first request: ``done`` gets what the client is told first. Who may not come is told so behind that, as
-        over a WebSocket."""
+        """Begin with the first request: ``done`` gets what the client is told first.
+
+        Who may not come is told so behind that, as over a WebSocket.
+        """
         connection = self._connection
         assert connection is not None
         refused = connection.join(request, token, terms_of(wire_of(POLL)), self)
@@ -120,7 +122,7 @@ class PollAnswers(ClientSocket[ClientConnection]):
         self.answer()
 
     def poll(self, arrived: int, done: Answered) -> None:
-        """The client, at which so many answers have arrived, asks for what has come since."""
+        """Answer the client, at which so many answers have arrived, with what has come since."""
         connection = self._connection
         if connection is None or connection.client is None:
             done(ENDED, b"")
@@ -142,7 +144,7 @@ class PollAnswers(ClientSocket[ClientConnection]):
             connection.writable()
 
     def posted(self, first: int, frames: list[bytes], done: Done) -> None:
-        """The client says these frames, and shows that it lives."""
+        """Take frames of the client, which shows that it lives."""
         connection = self._connection
         if connection is None:
             done(ENDED)
@@ -152,18 +154,18 @@ class PollAnswers(ClientSocket[ClientConnection]):
         connection.posted(first, frames, done)
 
     def leave(self) -> None:
-        """The client says that it has gone."""
+        """Let the client go, which says that it has gone."""
         if self._connection is not None:
             self._connection.leave()
 
     def silent(self) -> None:
-        """The client has asked nothing for long."""
+        """End a client that has asked nothing for long."""
         self._polling.forget(self)
         if self._connection is not None:
             self._connection.close(Close.PING_TIMEOUT, "ping_timeout: nothing was asked for long")
 
     def _again(self, client: Client) -> bytes:
-        """The last answer once more, without what the client does not read any more, or may not."""
+        """Return the last answer once more, without what the client does not read any more, or may not."""
         sids = {topic.sid for topic in client.subscriptions}
         return b"".join(line for line, sid in client.terms.wire.split(self._kept) if sid < 0 or sid in sids)
 
@@ -199,13 +201,13 @@ class PollAnswers(ClientSocket[ClientConnection]):
         return taken
 
     def await_writable(self, connection: ClientConnection, wanted: bool) -> None:
-        """The next poll calls ``writable`` by itself."""
+        """Do nothing: the next poll calls ``writable`` by itself."""
 
     def await_readable(self, connection: ClientConnection, wanted: bool) -> None:
-        """What is posted waits by itself."""
+        """Do nothing: what is posted waits by itself."""
 
     def finish(self, connection: ClientConnection) -> None:
-        """The goodbye is in an answer: with that the client has all."""
+        """Note that the goodbye is in an answer: with that the client has all."""
         self._last = True
 
     def shut(self, connection: ClientConnection) -> None:
@@ -217,7 +219,8 @@ class PollAnswers(ClientSocket[ClientConnection]):
 
 
 def _whole(data: bytes | memoryview, room: int, *, alone: bool) -> int:
-    """How many bytes of these whole frames fit, cut between two; the first one always does if it is ``alone``."""
+    """Return how many bytes of these whole frames fit, cut between two; the first one always does if it is
+    ``alone``."""
     if len(data) <= room:
         return len(data)
     end = bytes(data[: max(room, 0)]).rfind(b"\n") + 1

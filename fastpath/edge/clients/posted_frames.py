@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 HANDLED, ENDED, GAP, BUSY = 204, 404, 409, 503
-"""What becomes of a request that posts frames, as a status of HTTP."""
+"""Statuses of HTTP for what becomes of a request that posts frames."""
 
 REPEATED_MAX = 8
 """Requests that may wait at a time until the same frames are handled: the first one, and repetitions of it."""
@@ -29,7 +29,8 @@ class PostedFrames:
         self._waiting: list[tuple[int, Done]] = []
 
     def accept(self, first: int, frames: list[bytes], waits: bool, done: Done) -> list[bytes]:
-        """The frames of a request that are new; ``done`` is called when the last one is handled, or they are refused.
+        """Return the frames of a request that are new; ``done`` is called when the last one is handled, or they are
+        refused.
 
         ``waits`` says whether some that were accepted are not handled yet.
         """
@@ -45,7 +46,7 @@ class PostedFrames:
         return new
 
     def handled(self, waiting: int) -> None:
-        """All but so many of the frames that were accepted are handled."""
+        """Note that all but so many of the frames that were accepted are handled."""
         if self._waiting:
             last = self.taken - waiting
             ready = [done for number, done in self._waiting if number <= last]
@@ -54,7 +55,7 @@ class PostedFrames:
                 done(HANDLED)
 
     def end(self) -> None:
-        """The session is over: what is not handled will not be."""
+        """End the session: what is not handled will not be."""
         left, self._waiting = self._waiting, []
         for _, done in left:
             done(ENDED)

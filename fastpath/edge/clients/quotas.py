@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ...core.protocol.messages import Result, Subscribe
 
 MEMORY_BACK = 0.95
-"""Under which share of ``memory_bytes_max`` new load is taken again."""
+"""Share of ``memory_bytes_max`` under which new load is taken again."""
 
 TRIM_SECONDS = 3
-"""How often memory that is free is given back while too much is used: it takes some ms."""
+"""Seconds after which memory that is free is given back while too much is used: it takes some ms."""
 
 SEATS_PACKET = 1000
 """Connections that are told in one packet when the first worker is a new one."""
@@ -51,7 +51,7 @@ class CountedPublisher(Protocol):
     """A publisher's connection, as far as it matters here."""
 
     def hold(self, held: bool, why: int) -> None:
-        """Handle nothing more of what it sends, or go on."""
+        """Handle nothing more of what the publisher sends, or go on."""
 
 
 def limited(counters: Counters) -> dict[str, float]:
@@ -62,7 +62,7 @@ def limited(counters: Counters) -> dict[str, float]:
 
 
 def make_guard(settings: Settings, counters: Counters) -> ClientLimits | None:
-    """The limits on what each connection says over time; None where none of them is set."""
+    """Return the limits on what each connection says over time; None where none of them is set."""
     if not (settings.commands_per_second_max or settings.publications_per_second_max or settings.idle_seconds):
         return None
     rates: RateLimits[object] = RateLimits(settings.commands_per_second_max, settings.publications_per_second_max)
@@ -98,7 +98,7 @@ class Quotas(ConnectionListener):
     # Time
 
     def on_grid(self, moment: int) -> None:
-        """Ten times a second: whoever has paused long enough goes on."""
+        """Let whoever has paused long enough go on, ten times a second."""
         for who in self._rates.due(moment) if self._rates.pausing else ():
             if isinstance(who, Client):
                 who.alive = True  # its answer to a ping may wait unread
@@ -107,7 +107,7 @@ class Quotas(ConnectionListener):
                 cast(CountedPublisher, who).hold(False, PauseReason.RATE)
 
     def on_second(self, moment: int) -> None:
-        """Once a second: what the process uses, and what need not be remembered."""
+        """Look at what the process uses, and forget what need not be remembered, once a second."""
         self._runtime.sessions.publish_rates.sweep(moment)
         if self._memory_bytes_max and not self._runtime.workers.follows:
             used = resident_bytes() + sum(
@@ -134,7 +134,7 @@ class Quotas(ConnectionListener):
     # Places, by user and address
 
     def connected(self, client: Client) -> None:
-        """A client asks for a place."""
+        """Ask for a place for a client."""
         self._seated[client.number] = client
         self._take(client)
 
@@ -152,7 +152,7 @@ class Quotas(ConnectionListener):
                 self._seats.leave((0, client.number))
 
     def subscribed(self, client: Client, topic: Topic, request: Subscribe, result: Result, again: bool) -> None:
-        """Takes no place."""
+        """Do nothing, as a subscription takes no place."""
 
     def subscribed_together(self, group: Group, topic: Topic, result: Result) -> None:
         """Do nothing: no quota counts subscriptions."""
@@ -173,14 +173,14 @@ class Quotas(ConnectionListener):
             self._runtime.loop.call_soon(self._unseat, client.number, limit)
 
     def _told_seats(self, worker: int, told: messages.Seats) -> None:
-        """On the first worker: clients of another one ask for places."""
+        """Give places to clients of another worker, on the first one."""
         for number, user, address in told.seats:
             limit = self._seats.take((worker, number), user, address)
             if limit:
                 self._runtime.workers.to_others(messages.Unseated(number, limit), worker)
 
     def _linked(self, worker: int) -> None:
-        """A new first worker knows of nobody yet."""
+        """Ask a new first worker, which knows of nobody yet, for the places of all."""
         if worker:
             return
         seated = [_seat(client) for client in self._seated.values()]
@@ -188,7 +188,7 @@ class Quotas(ConnectionListener):
             self._runtime.workers.to_first(messages.Seats(seated[start : start + SEATS_PACKET]))
 
     def _unseat(self, number: int, limit: str) -> None:
-        """A client has got no place: it is closed, and is to come back later."""
+        """Close a client that has got no place, and is to come back later."""
         client = self._seated.get(number)
         if client is not None:
             self._runtime.broker.counters.limit(limit)
@@ -203,7 +203,7 @@ def _seat(client: Client) -> tuple[int, str, str]:
 
 
 def resident_bytes() -> int:
-    """Memory of this process in use now, or at its most where /proc is missing."""
+    """Return the memory of this process in use now, or at its most where /proc is missing."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * resource.getpagesize()

@@ -16,10 +16,10 @@ OPEN_MAX = 20_000
 """Requests that one process has handed on and that are not answered yet."""
 
 UNSENT_BYTES_MAX = 4 << 20
-"""While more waits for another worker nothing of this is sent there: the link also carries what is published."""
+"""Bytes for another worker up to which requests are sent there: the link also carries what is published."""
 
 ANSWER_MS = POLL_MS + 15_000
-"""How long an answer is waited for: longer than a poll is held."""
+"""Milliseconds for which an answer is waited for: longer than a poll is held."""
 
 Answered = Callable[[int, bytes], None]
 """Gets a status of HTTP, and the lines of the answer."""
@@ -94,7 +94,7 @@ class SessionRelay:
                 self._runtime.workers.to_others(empty, packet.to)
 
     def _step(self, packet: messages.Relay | messages.Relayed) -> int:
-        """Send it, or the status that says why it cannot go."""
+        """Send a packet, or the status that says why it cannot go."""
         workers = self._runtime.workers
         if workers.follows:
             room = workers.unsent() <= UNSENT_BYTES_MAX

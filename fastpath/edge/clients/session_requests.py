@@ -25,7 +25,7 @@ _POST, _POLL, _LEAVE = "post", "poll", "leave"
 
 
 class SessionRequests:
-    """What the clients of sessions over HTTP ask of one process: for its own sessions, and for other workers'."""
+    """The requests of clients of sessions over HTTP to one process: for its own sessions, and for other workers'."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -41,7 +41,8 @@ class SessionRequests:
     # Endpoints
 
     def _post(self, call: Call) -> None:
-        """``POST /session/<id>?n=…`` says frames, ``POST /session/<id>/close`` that the client leaves."""
+        """Answer ``POST /session/<id>?n=…``, which says frames, and ``POST /session/<id>/close``, by which the client
+        leaves."""
         session = call.request.path.removeprefix(_PREFIX)
         if session.endswith(_CLOSE):
             self._end(call, session.removesuffix(_CLOSE))
@@ -51,7 +52,7 @@ class SessionRequests:
         self._ask(call, _POST, session, first, call.body)
 
     def _leave(self, call: Call) -> None:
-        """``DELETE /session/<id>``."""
+        """Answer ``DELETE /session/<id>``, by which the client leaves."""
         self._end(call, call.request.path.removeprefix(_PREFIX))
 
     def _end(self, call: Call, session: str) -> None:
@@ -59,7 +60,8 @@ class SessionRequests:
         self._ask(call, _LEAVE, session)
 
     def _poll(self, call: Call) -> None:
-        """``GET /session/poll`` begins a session, with ``session`` and ``ack`` it asks for what has come."""
+        """Answer ``GET /session/poll``, which begins a session; with ``session`` and ``ack`` it asks for what has
+        come."""
         call.check_parameters("session", "ack")
         session = call.parameter("session")
         if call.request.method == "HEAD":
@@ -78,7 +80,7 @@ class SessionRequests:
     # Sessions
 
     def _ask(self, call: Call, kind: str, session: str, place: int = 0, body: bytes = b"") -> None:
-        """Have the worker do it that the session's id names."""
+        """Have the worker answer that the session's id names."""
         name = session.partition("-")[0]
         worker = int(name) if name.isdecimal() and len(name) <= 4 else self._runtime.workers.number
 
@@ -115,7 +117,7 @@ def _count(call: Call, name: str, hint: str) -> int:
 
 
 def _told(status: int, body: bytes) -> HttpAnswer:
-    """The answer to a request that has this status."""
+    """Return the answer to a request that has this status."""
     if status == TOLD:
         return HttpAnswer(TOLD, body, LINES_TYPE)
     if status == ENDED:
@@ -128,5 +130,5 @@ def _told(status: int, body: bytes) -> HttpAnswer:
 
 
 def _head_of_stream(call: Call) -> None:
-    """What a HEAD is told: a GET is a stream, and never comes here (edge/clients/connection.py)."""
+    """Answer a HEAD: a GET is a stream, and never comes here (edge/clients/connection.py)."""
     call.answer(head_of(200, EVENTS_TYPE))

@@ -11,7 +11,7 @@ from .client_socket import ClientSocket
 from .connection import ClientConnection
 
 BUFFER_BYTES_MAX = 64 << 10
-"""What the transport may hold; beyond it the client's own bounded queue takes over."""
+"""Bytes that the transport may hold; beyond it the client's own bounded queue takes over."""
 
 
 class TlsSocket(ClientSocket[Any], asyncio.Protocol):
@@ -28,7 +28,7 @@ class TlsSocket(ClientSocket[Any], asyncio.Protocol):
         transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX, low=0)
 
     def carry(self, connection: ClientConnection) -> None:
-        """Be the socket of this connection, until it is lost."""
+        """Attach to this connection, whose socket it is until the connection is lost."""
         self._connection = connection
         self._transport.set_protocol(self)
 
@@ -40,14 +40,14 @@ class TlsSocket(ClientSocket[Any], asyncio.Protocol):
             self._runtime.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """Let go of the connection, as the transport is gone."""
         del exc
         connection, self._connection = self._connection, None  # the two hold each other
         if connection is not None:
             connection.lost()
 
     def pause_writing(self) -> None:
-        """The transport holds enough."""
+        """Let the client lag, as the transport holds enough."""
         self._full = True
         connection = self._connection
         if connection is None or connection.closing:
@@ -57,13 +57,13 @@ class TlsSocket(ClientSocket[Any], asyncio.Protocol):
             connection.lag(b"", 0)
 
     def resume_writing(self) -> None:
-        """The transport is empty again."""
+        """Go on writing, as the transport is empty again."""
         self._full = False
         if self._connection is not None:
             self._connection.writable()
 
     def send(self, connection: ClientConnection, data: bytes | memoryview) -> int:
-        """All or nothing: the transport takes whole chunks until it is full."""
+        """Send all or nothing: the transport takes whole chunks until it is full."""
         if connection.ended or self._transport.is_closing():
             return -1
         if self._full:
@@ -72,7 +72,7 @@ class TlsSocket(ClientSocket[Any], asyncio.Protocol):
         return len(data)
 
     def await_writable(self, connection: ClientConnection, wanted: bool) -> None:
-        """The transport calls resume_writing by itself."""
+        """Do nothing: the transport calls resume_writing by itself."""
 
     def await_readable(self, connection: ClientConnection, wanted: bool) -> None:
         """Stop or start reading."""
@@ -80,7 +80,7 @@ class TlsSocket(ClientSocket[Any], asyncio.Protocol):
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     def finish(self, connection: ClientConnection) -> None:
-        """TLS has no half-close: end it when what the transport holds has been sent."""
+        """End the transport when what it holds has been sent, as TLS has no half-close."""
         self._transport.close()
 
     def shut(self, connection: ClientConnection) -> None:

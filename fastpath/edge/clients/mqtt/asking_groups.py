@@ -46,7 +46,7 @@ class AskingGroups:
         return True
 
     def end(self, session: MqttSession) -> None:
-        """The session has left this worker, and what it had is told."""
+        """Tell what a session had that has left this worker."""
         self._sessions.pop(session.lent_as, None)
         for one in session.subscriptions.values() if session.in_groups else ():
             if one.share is not None:
@@ -110,7 +110,7 @@ class AskingGroups:
             self._runtime.workers.to_first(use)
 
     def tell_again(self) -> None:
-        """There is a new first worker, which knows which sessions are here."""
+        """Tell a new first worker which sessions are here."""
         self._use = UseGroups([], [], [], [])
         for share in self.shares:
             if isinstance(share, AskingShare):
@@ -119,7 +119,7 @@ class AskingGroups:
     # What the first worker says
 
     def answered(self, packet: GroupAnswers) -> None:
-        """Messages that members get, and that they do not get."""
+        """Take which messages members get, and which they do not get."""
         for answers, taken in ((packet.taken, True), (packet.gone, False)):
             for number, name, key in answers:
                 session, share = self._sessions.get(number), self._find(name)
@@ -130,7 +130,7 @@ class AskingGroups:
                     self._flush_soon()
 
     def offered(self, packet: OfferGroup) -> None:
-        """A message is free again."""
+        """Offer a message that is free again."""
         share, key = self._find(packet.name), packet.message
         record = record_of(self._runtime, key, packet.level) if share is not None else None
         if share is None or record is None:

@@ -34,7 +34,8 @@ log = logging.getLogger("fastpath.clients")
 
 
 class MqttConnections(Generic[K]):
-    """What the first worker (sessions.py) and the others (guests.py) have in common; ``K`` is what finds a session."""
+    """The part that the first worker (sessions.py) and the others (guests.py) have in common; ``K`` is what finds a
+    session."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -43,17 +44,18 @@ class MqttConnections(Generic[K]):
         self._discarded = 0
 
     def came(self, stream: MqttStream) -> None:
-        """A connection speaks MQTT."""
+        """Note a connection that speaks MQTT."""
         self._streams[stream] = None
 
     def discarded(self, stream: MqttStream, subject: str) -> None:
-        """A session is over, because its client has missed messages of the subject that cannot be had any more."""
+        """Note that a session is over, because its client has missed messages of the subject that cannot be had any
+        more."""
         self._discarded += 1
         log.warning("session of MQTT client %r discarded: messages of %s are missing", stream.talk.client_id, subject)
 
     def _missed(self, stream: MqttStream, session: MqttSession) -> str:
-        """A subject of which the client that comes back to its session has missed messages for good; empty if there is
-        none, as far as is known by now."""
+        """Return a subject of which the client that comes back to its session has missed messages for good; empty if
+        there is none, as far as is known by now."""
         client = stream.client
         subject = missed(self._runtime.broker, client.principal, session, now()) if client is not None else ""
         if subject:
@@ -61,11 +63,11 @@ class MqttConnections(Generic[K]):
         return subject
 
     def figures(self) -> dict[str, float]:
-        """How many sessions have ended for what was missed."""
+        """Return how many sessions have ended for what was missed."""
         return {"mqtt_sessions_discarded": self._discarded}
 
     def _left(self, stream: MqttStream, client: Client | None = None) -> LeftWill | None:
-        """The will of a connection that is over."""
+        """Return the will of a connection that is over."""
         will = stream.talk.take_will()
         client = client or stream.client
         if will is None or client is None or not stream.talk.opened:
@@ -73,7 +75,7 @@ class MqttConnections(Generic[K]):
         return LeftWill.of(client, will)
 
     def _sweep_soon(self, moment: int) -> None:
-        """Once a second: look at all, in steps, as there may be very many."""
+        """Look at all once a second, in steps, as there may be very many."""
         if not self._sweeping:
             self._sweeping = True
             self._runtime.scheduler.run(self._sweep(moment), self._swept, self._failed)
@@ -99,7 +101,7 @@ class MqttConnections(Generic[K]):
 
 
 def in_steps(items: list[T]) -> Iterator[T | None]:
-    """The items, and None where others may have a turn."""
+    """Yield the items, and None where others may have a turn."""
     for number, item in enumerate(items, 1):
         yield item
         if number % STEP == 0:

@@ -14,7 +14,7 @@ from ...runtime.runtime import Runtime, now
 
 
 def record_of(runtime: Runtime, key: MessageKey, level: int) -> bytes | None:
-    """A message as a record for clients of that protocol level; None if the cache does not have it any more."""
+    """Return a message as a record for clients of that protocol level; None if the cache does not have it any more."""
     subject, epoch, seq = key
     topic = runtime.broker.interest.topics.get(subject)
     ring = topic.ring if topic is not None else None
@@ -38,7 +38,7 @@ class GuestGroups:
     # What other workers say
 
     def joined(self, worker: int, packet: JoinGroup) -> None:
-        """A client there is a member, or is none any more."""
+        """Note that a client there is a member, or is none any more."""
         holder = worker, packet.number
         session = self._session_of(holder)
         if session is None:
@@ -49,7 +49,7 @@ class GuestGroups:
             self.members.quit(holder, packet.name)
 
     def used(self, worker: int, packet: UseGroups) -> None:
-        """What members there do with messages."""
+        """Follow what members there do with messages."""
         members = self.members
         for number, name, key in packet.done:
             members.done((worker, number), name, key)
@@ -62,7 +62,7 @@ class GuestGroups:
         self._look()
 
     def held(self, worker: int, packet: HoldGroup) -> None:
-        """What was taken there before this worker was the first."""
+        """Note what was taken there before this worker was the first."""
         self.members.had(packet.name, packet.had)
         for number, key in packet.held:
             self.members.hold((worker, number), packet.name, key)

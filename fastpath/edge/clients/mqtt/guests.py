@@ -32,7 +32,7 @@ from .stream import MqttStream
 from .wills import LeftWill, encode_will
 
 UNSENT_BYTES_MAX = 4 << 20
-"""While more waits for the first worker nothing is told of sessions that go on: the link also carries publications."""
+"""Bytes for the first worker up to which it is told of sessions that go on: the link also carries publications."""
 
 CHANGES_BYTES = 64 << 10
 """About as much is told of sessions in one message."""
@@ -95,7 +95,7 @@ class GuestSessions(MqttConnections[int]):
         return self._groups.shares
 
     def keep(self, store: SessionStore) -> None:
-        """The first worker keeps all sessions."""
+        """Keep nothing, as the first worker keeps all sessions."""
         del store
 
     def take(self, stream: MqttStream, owner: str, given: Given) -> None:
@@ -112,7 +112,7 @@ class GuestSessions(MqttConnections[int]):
         self._ask(self._number, asked)
 
     def _ask(self, number: int, asked: _Newcomer) -> None:
-        """Without a first worker it is asked when there is one again (``_linked``)."""
+        """Ask the first worker for a session; without one it is asked when there is one again (``_linked``)."""
         talk = asked.stream.talk
         worker = self._runtime.workers.number
         will = self._standing(asked.stream)
@@ -120,7 +120,7 @@ class GuestSessions(MqttConnections[int]):
         self._send(AskSession(worker, number, *asked.key, talk.level, clean, talk.expiry_seconds, will))
 
     def _standing(self, stream: MqttStream) -> bytes:
-        """The will of a client that is connected: what the first worker publishes if this one dies."""
+        """Return the will of a client that is connected: what the first worker publishes if this one dies."""
         will, client = stream.talk.will, stream.client
         return encode_will(LeftWill.of(client, will).saved(self._runtime)) if will and client else b""
 
@@ -146,7 +146,7 @@ class GuestSessions(MqttConnections[int]):
         asked.given(session, present, asked.missed)
 
     def _taken(self, number: int) -> None:
-        """The client has another connection now, on whichever worker (3.1.4)."""
+        """Let go of a client that has another connection now, on whichever worker (3.1.4)."""
         guest, asked = self._guests.get(number), self._asked.pop(number, None)
         if asked is not None:
             asked.stream.close(Reason.SERVER_BUSY, "its session cannot be had at this moment")
@@ -156,7 +156,7 @@ class GuestSessions(MqttConnections[int]):
             guest.stream.close(Reason.TAKEN_OVER, "another connection has this client's session")
 
     def subscribed(self, stream: MqttStream) -> None:
-        """The first worker knows of a subscription before the client does, unless these are very many."""
+        """Tell the first worker of a subscription before the client knows of it, unless these are very many."""
         number = self._streams.get(stream)
         guest = self._guests.get(number) if number is not None else None
         if number is None or guest is None or not guest.session.lasts or not guest.session.changed:
@@ -165,7 +165,7 @@ class GuestSessions(MqttConnections[int]):
             self._send(ChangeSessions([(number, encode_state(guest.session.change()))]))
 
     def gone(self, stream: MqttStream, client: Client | None) -> None:
-        """The connection is over; ``client`` is who it was."""
+        """Return the session of a connection that is over; ``client`` is who it was."""
         number = self._streams.pop(stream, None)
         if number is not None and self._asked.pop(number, None) is None:
             self._return(number, client)
@@ -197,7 +197,7 @@ class GuestSessions(MqttConnections[int]):
         return self._runtime.workers.to_first(packet)
 
     def _linked(self, worker: int) -> None:
-        """There is a first worker: which sessions are here, those that could not be returned, and who waits."""
+        """Tell a first worker which sessions are here, those that could not be returned, and who waits."""
         del worker
         for number, guest in self._guests.items():
             self._send(self._held(number, guest))
@@ -233,6 +233,6 @@ class GuestSessions(MqttConnections[int]):
             self._send(ChangeSessions(changes))
 
     def _stop(self) -> None:
-        """This worker stops: what is left goes to the first one."""
+        """Hand what is left to the first worker, as this one stops."""
         for number in list(self._guests):
             self._return(number, None)

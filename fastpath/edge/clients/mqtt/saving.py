@@ -23,7 +23,8 @@ BATCH_BYTES = 256 << 10
 """About as much is written at a time, and ten times as much in a second; after more there is a pause."""
 
 BATCH_SECONDS = 0.002
-"""How long rows are made at a time, of what has changed and of a new base: two per cent of the loop each at most."""
+"""Seconds for which rows are made at a time, of what has changed and of a new base: two per cent of the loop each at
+most."""
 
 log = logging.getLogger("fastpath.clients")
 
@@ -46,11 +47,11 @@ class SavedSession(msgspec.Struct, omit_defaults=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SavedSession | int).decode
-"""Of a session that is over there is the revision alone."""
+"""Decoder of what the store has; of a session that is over there is the revision alone."""
 
 
 def restored(saved: SavedSession) -> MqttSession:
-    """The session of a whole state."""
+    """Return the session of a whole state."""
     state = saved.state
     session = MqttSession(state.name, state.level, state.expiry_seconds)
     session.adopt(state)
@@ -82,11 +83,11 @@ class Saving:
 
     @property
     def keeps(self) -> bool:
-        """Whether sessions outlast the process."""
+        """True if sessions outlast the process."""
         return self._store is not None
 
     def begin(self, store: SessionStore) -> dict[Key, SavedSession]:
-        """The sessions that are in the store, where all changes are written from now on."""
+        """Return the sessions that are in the store, where all changes are written from now on."""
         self._store = store
         found: dict[Key, SavedSession] = {}
 
@@ -110,19 +111,19 @@ class Saving:
         return found
 
     def changed(self, key: Key) -> None:
-        """The session is not as it was."""
+        """Note that the session is not as it was."""
         if self._store is not None:
             self._dirty[key] = None
 
     def ended(self, key: Key) -> None:
-        """The session is over."""
+        """Note that the session is over."""
         if key in self._known:
             self._dirty[key] = None
         else:
             self._dirty.pop(key, None)  # the store need not hear of it
 
     def on_grid(self, moment: int) -> None:
-        """Ten times a second: write the next of what has changed, and of a new base, if the disk has the last ones."""
+        """Write the next of what has changed, and of a new base, if the disk has the last ones, ten times a second."""
         del moment
         store = self._store
         self._pauses -= 1
@@ -155,12 +156,12 @@ class Saving:
             store.write(rows, base, ends_base=ends, done=self._written)
 
     def copy(self, key: Key) -> bytes:
-        """The session as a base has it; empty when it is over."""
+        """Return the session as a base has it; empty when it is over."""
         saved = self._find(key, whole=True, copies=True)
         return _encode(msgspec.structs.replace(saved, revision=self._revision)) if saved is not None else b""
 
     def row(self, key: Key) -> bytes:
-        """What the log is told of the session now."""
+        """Return what the log is told of the session now."""
         saved = self._find(key, whole=key in self._whole, copies=False)
         self._revision += 1
         if saved is None:
@@ -170,7 +171,7 @@ class Saving:
         return _encode(msgspec.structs.replace(saved, revision=self._revision))
 
     def _written(self, error: str) -> None:
-        """The batch is in the file, or is not, and what it said has to be said anew."""
+        """Note that the batch is in the file, or is not, and what it said has to be said anew."""
         batch, self._batch = self._batch, []
         if error:
             if not self._failed:
@@ -187,13 +188,13 @@ class Saving:
             self._whole.difference_update(batch)
 
     def close(self) -> None:
-        """The process stops: write all that has changed."""
+        """Write all that has changed, as the process stops."""
         store, self._store = self._store, None
         if store is not None:
             store.close([(*key, self.row(key)) for key in self._dirty])
 
     def figures(self) -> dict[str, float]:
-        """How many sessions the store has, how many of them are to be written, and its size."""
+        """Return how many sessions the store has, how many of them are to be written, and its size."""
         store = self._store
         if store is None:
             return {}

@@ -43,7 +43,7 @@ POSITIONS_MAX = 5_000_000
 memory, those that were left first end."""
 
 UNSENT_BYTES_MAX = 8 << 20
-"""While more waits for another worker no session is lent to it: its client is told to come again."""
+"""Bytes for another worker up to which a session is lent to it: beyond, its client is told to come again."""
 
 ENDED_MAX = 1000
 """Sessions that end in one second because the server is out of memory."""
@@ -86,7 +86,7 @@ class _Kept:
 
 
 class MqttSessions(MqttConnections[Key]):
-    """All of them, by user and client id."""
+    """Sessions by user and client id."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
@@ -126,7 +126,7 @@ class MqttSessions(MqttConnections[Key]):
         return self._shares
 
     def figures(self) -> dict[str, float]:
-        """Of all sessions, and of those that outlast the process."""
+        """Return the figures of all sessions, and of those that outlast the process."""
         return super().figures() | self._saving.figures()
 
     # Who comes
@@ -139,7 +139,7 @@ class MqttSessions(MqttConnections[Key]):
         self._ask((owner, talk.client_id), _Asker(talk.level, talk.clean, talk.expiry_seconds, stream, given))
 
     def _asked(self, packet: AskSession) -> None:
-        """Another worker's client is let in."""
+        """Take another worker's client that is let in."""
         holder = packet.worker, packet.number
         if self._runtime.workers.unsent_to(packet.worker) > UNSENT_BYTES_MAX:
             self._send(holder, TakeSession(packet.number))
@@ -190,14 +190,14 @@ class MqttSessions(MqttConnections[Key]):
             asker.given(kept.session, present, lacks)
 
     def _refuse(self, asker: _Asker) -> None:
-        """Somebody has come after it, before the session that both want."""
+        """Refuse the session to who has asked: somebody has come after it, before the session that both want."""
         if asker.holder is not None:
             self._send(asker.holder, TakeSession(asker.holder[1]))
         elif asker.stream in self._streams:
             asker.stream.close(Reason.SERVER_BUSY, "its session cannot be had at this moment")
 
     def _goes_on(self, kept: _Kept, asker: _Asker) -> bool:
-        """Whether the session is there for who asks for it."""
+        """Return whether the session is there for who asks for it."""
         session = kept.session
         return session.lasts and session.level == asker.level and not asker.clean
 
@@ -224,7 +224,8 @@ class MqttSessions(MqttConnections[Key]):
         self._lent[holder] = key
 
     def _member(self, holder: Holder) -> Hashable | None:
-        """What stands for a session of another worker among the members of groups; None if it is not there."""
+        """Return what stands for a session of another worker among the members of groups; None if the session is not
+        there."""
         key = self._lent.get(holder)
         if key is None:
             return None
@@ -232,9 +233,11 @@ class MqttSessions(MqttConnections[Key]):
         return holder if session is self._fleeting else session
 
     def _stays_in_groups(self, kept: _Kept, holder: Holder, *, died: bool) -> None:
-        """The session has come back from another worker: what it has of groups is in its state; what else it was
-        granted there, as on its way when the client went, is for others. If the worker has ``died`` that may have been
-        sent, and stays the session's."""
+        """Take back into its groups a session that has come back from another worker: what it has of groups is in its
+        state; what else it was granted there, as on its way when the client went, is for others.
+
+        If the worker has ``died`` that may have been sent, and stays the session's.
+        """
         session = kept.session
 
         def has(granted: Granted) -> bool:
@@ -253,7 +256,7 @@ class MqttSessions(MqttConnections[Key]):
                 subscription.share.part(session)
 
     def _held(self, packet: HoldSession) -> None:
-        """Another worker has had the session since before this one was the first."""
+        """Note that another worker has had the session since before this one was the first."""
         key, holder = (packet.owner, packet.client_id), (packet.worker, packet.number)
         kept = self._kept.get(key)
         if kept is not None and (kept.stream is not None or kept.holder is not None):
@@ -286,7 +289,7 @@ class MqttSessions(MqttConnections[Key]):
             self._come_back(key, kept, decode_will(self._runtime, packet.will))
 
     def _parted(self, worker: int) -> None:
-        """A worker has died: its sessions are as it has told of them last, up to a second ago."""
+        """Take back the sessions of a worker that has died, as it has told of them last, up to a second ago."""
         for holder, key in list(self._lent.items()):
             kept = self._kept[key]
             if kept.next is not None and kept.next.holder is not None and kept.next.holder[0] == worker:
@@ -298,7 +301,7 @@ class MqttSessions(MqttConnections[Key]):
                 self._come_back(key, kept, kept.standing)
 
     def _come_back(self, key: Key, kept: _Kept, will: LeftWill | None) -> None:
-        """Nobody has the session any more; whoever has waited for it is next."""
+        """Give the session, which nobody has any more, to whoever has waited for it."""
         asker, kept.next = kept.next, None
         kept.holder = kept.standing = None
         self._leave_will(kept, will)
@@ -307,7 +310,7 @@ class MqttSessions(MqttConnections[Key]):
             self._ask(key, asker)
 
     def subscribed(self, stream: MqttStream) -> None:
-        """What the client has subscribed to has changed: it is written with the next batch."""
+        """Have the subscriptions of the client written with the next batch, as they have changed."""
         key = self._streams.get(stream)
         kept = self._kept.get(key) if key is not None and self._saving.keeps else None
         if key is not None and kept is not None and kept.session.changed:
@@ -316,7 +319,7 @@ class MqttSessions(MqttConnections[Key]):
     # Who goes
 
     def gone(self, stream: MqttStream, client: Client | None) -> None:
-        """The connection is over; ``client`` is who it was."""
+        """Let go of a connection that is over; ``client`` is who it was."""
         key = self._streams.pop(stream, None)
         kept = self._kept.get(key) if key is not None else None
         if key is None or kept is None or kept.stream is not stream:
@@ -327,7 +330,7 @@ class MqttSessions(MqttConnections[Key]):
         self._leave(key, kept)
 
     def _leave(self, key: Key, kept: _Kept) -> None:
-        """The session has no connection any more."""
+        """Put a session away that has no connection any more."""
         seconds = kept.session.expiry_seconds
         if not seconds:
             self._end(key)  # and its will, delayed or not (5: 3.1.3.2.2)
@@ -337,7 +340,7 @@ class MqttSessions(MqttConnections[Key]):
         self._note(key, kept)
 
     def _put_away(self, key: Key, kept: _Kept) -> None:
-        """Keep it until it ends, or others come for which there is no room."""
+        """Keep the session until it ends, or others come for which there is no room."""
         self._away[key] = None
         kept.positions = len(kept.session.positions)
         self._positions += kept.positions
@@ -348,7 +351,7 @@ class MqttSessions(MqttConnections[Key]):
             self._end(next(iter(self._away)))
 
     def _back(self, key: Key, kept: _Kept | None) -> None:
-        """The session is away no more."""
+        """Take back a session that is away no more."""
         if self._away.pop(key, self) is None and kept is not None:
             self._positions -= kept.positions
 
@@ -380,7 +383,7 @@ class MqttSessions(MqttConnections[Key]):
             will.publish(self._runtime)
 
     def _end(self, key: Key) -> None:
-        """The session is over, and its will is published now."""
+        """End the session, and publish its will now."""
         kept = self._kept.pop(key, None)
         self._back(key, kept)
         if kept is not None:
@@ -394,7 +397,7 @@ class MqttSessions(MqttConnections[Key]):
         self._saving.ended(key)
 
     def _give_back(self, session: MqttSession, place: Place, groups: list[str]) -> None:
-        """What a session has taken from groups is for another member, as far as the cache has it."""
+        """Give to another member what a session has taken from groups, as far as the cache has it."""
         record = record_of(self._runtime, place, session.level)
         for text in groups if record is not None else ():
             share = self._shares.get(text)
@@ -404,7 +407,8 @@ class MqttSessions(MqttConnections[Key]):
     # Once a second
 
     def on_second(self, moment: int) -> None:
-        """Once a second: sessions that end, wills that are due, clients that were silent for too long."""
+        """End sessions whose time is over, publish wills that are due, close clients that were silent for too long,
+        once a second."""
         self._shares.second()
         self._sweep_soon(moment)
 
@@ -481,7 +485,7 @@ class MqttSessions(MqttConnections[Key]):
         self._note(key, kept)
 
     def _note(self, key: Key, kept: _Kept) -> None:
-        """What has changed is to be written; of a session that does not last nothing is."""
+        """Have written what has changed; of a session that does not last nothing is."""
         if not self._saving.keeps:
             kept.session.change()  # nobody asks for it
         elif kept.session.lasts:
@@ -499,7 +503,7 @@ class MqttSessions(MqttConnections[Key]):
                 self._note(key, kept)
 
     def _saved(self, key: Key, *, whole: bool, copies: bool) -> SavedSession | None:
-        """What is to be written of the session (saving.py)."""
+        """Return what is to be written of the session (saving.py)."""
         kept = self._kept.get(key)
         if kept is None or not kept.session.lasts:
             return None
@@ -519,7 +523,7 @@ class MqttSessions(MqttConnections[Key]):
         )
 
     def _stop(self) -> None:
-        """The process stops: what is left is written."""
+        """Write what is left, as the process stops."""
         for key in self._streams.values():
             if key is not None and (kept := self._kept.get(key)) is not None and kept.session.changed:
                 self._note(key, kept)

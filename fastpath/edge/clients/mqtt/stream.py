@@ -63,7 +63,7 @@ _CLOSE_OF = {
 
 
 class MqttStream(Stream):
-    """What speaks MQTT on one connection; implements core.mqtt.talk.Host.
+    """Speaks MQTT on one connection; implements core.mqtt.talk.Host.
 
     With a ``reader`` of frames each piece is a WebSocket message, both ways.
     """
@@ -133,7 +133,7 @@ class MqttStream(Stream):
             link.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
 
     def _take(self, data: bytes) -> None:
-        """Bytes of MQTT: whole packets are handled, unless something holds the client."""
+        """Take bytes of MQTT: whole packets are handled, unless something holds the client."""
         self._heard = self._runtime.awake.time
         if not self._packets and self._splitter.idle and self._hears and self.talk.acknowledgements(data):
             return
@@ -145,8 +145,10 @@ class MqttStream(Stream):
         self._handle()
 
     def look(self, awake: float) -> float:
-        """Once a second: for how long the client has said nothing, at this time that the process was awake (s). While
-        it is held nobody hears what it says."""
+        """Return for how long the client has said nothing, at this time that the process was awake (s), once a second.
+
+        While the client is held nobody hears what it says.
+        """
         if self._link.held:
             self._heard = awake
         if self.talk.begun and (self.talk.session.in_groups or self.talk.outgoing.waits):
@@ -155,13 +157,13 @@ class MqttStream(Stream):
 
     @property
     def _hears(self) -> bool:
-        """Whether what the client says is handled at once."""
+        """True if what the client says is handled at once."""
         link = self._link
         return not (link.held or link.closing or link.ended)
 
     @property
     def held_back(self) -> bool:
-        """Whether packets wait to be handled."""
+        """True if packets wait to be handled."""
         return bool(self._packets)
 
     def go_on(self) -> None:
@@ -234,7 +236,8 @@ class MqttStream(Stream):
             link.hold(PauseReason.TAKING, True)  # at most as long as a handshake may take
 
     def _begin(self, session: MqttSession, present: bool, missed: str) -> None:
-        """The client's session is here, maybe by a message of another worker: a fault is this client's alone."""
+        """Begin with the client's session, which is here, maybe by a message of another worker: a fault is this
+        client's alone."""
         link = self._link
         if link.closing or link.ended:
             return
@@ -247,7 +250,7 @@ class MqttStream(Stream):
 
     @property
     def begun(self) -> bool:
-        """Whether the client has got its session."""
+        """True once the client has got its session."""
         return self.talk.begun
 
     def late(self) -> tuple[int, str] | None:
@@ -411,8 +414,8 @@ class MqttStream(Stream):
     # Bytes out
 
     def alike(self, shared: SharedPackets) -> bytes | None:
-        """The packets of what goes to a group, if this client is sent it as all are, or but for the packet ids; None:
-        it goes its own way."""
+        """Return the packets of what goes to a group, if this client is sent it as all are, or but for the packet ids;
+        None: the client goes its own way."""
         link = self._link
         client = link.client
         if (
@@ -436,7 +439,7 @@ class MqttStream(Stream):
 
     @property
     def framed(self) -> bool:
-        """Whether each piece is a WebSocket message."""
+        """True if each piece is a WebSocket message."""
         return self._framed
 
     def send(self, send_now: SendNow, data: bytes | memoryview) -> int:
@@ -458,12 +461,13 @@ class MqttStream(Stream):
         return taken
 
     def _fault(self, error: Exception) -> None:
-        """What is written to this client went wrong: what comes next would stand behind what it has not got."""
+        """Note that what is written to this client went wrong: what comes next would stand behind what it has not
+        got."""
         log.error("fault while writing packets: the connection is ended", exc_info=error)
         self._faulty = True
 
     def overtake(self, data: bytes, sent: int) -> None:
-        """These records have to wait: what of them are answers is said past the messages."""
+        """Say past the messages what of these records, which have to wait, are answers."""
         if not self.talk.opened or self._link.closing:
             return
         self._writing = True
@@ -477,11 +481,11 @@ class MqttStream(Stream):
             self._writing = False
 
     def sent(self, rest: bytes) -> None:
-        """All was handed to the socket, of which it has left the rest."""
+        """Note that all was handed to the socket, of which it has left the rest."""
         self._rest = rest
 
     def farewell(self, code: int, reason: str) -> bytes:
-        """What a client is told that has not been let in, as it goes over the socket."""
+        """Return what a client is told that has not been let in, as it goes over the socket."""
         why = self._last or (reason_of_close(code), reason.partition(": ")[2])
         # Before a CONNECT that could be read it is not known that the peer speaks MQTT at all.
         packet = self.talk.goodbye(*why) if self.talk.asked else b""
@@ -492,7 +496,7 @@ class MqttStream(Stream):
         return self._last
 
     def ended(self) -> None:
-        """Say over a WebSocket that it ends, when all else has been said."""
+        """Say over a WebSocket that the connection ends, when all else has been said."""
         if self._framed:
             self._push(encode_frame(CLOSE, close_payload(Close.NORMAL)), as_is=True)
             self._framed = False
@@ -505,7 +509,8 @@ class MqttStream(Stream):
         return encode_binary(out) if self._framed and out else out
 
     def _push(self, out: bytes, *, as_is: bool = False) -> int:
-        """Hand packets to the socket; what it does not take waits. -1 when it is broken."""
+        """Hand packets to the socket; what it does not take waits. Return how many bytes it took, -1 when it is
+        broken."""
         out = out if as_is else self._as_sent(out)
         if self._rest:
             self._rest = b"".join((self._rest, out))
@@ -548,7 +553,7 @@ class MqttStreams:
             self._write_all(links, packets)  # their sessions know of it as sent
 
     def _alike(self, stream: MqttStream | None) -> bytes | None:
-        """What of the group's is sent to that client's socket; None if it goes its own way."""
+        """Return what of the group's is sent to that client's socket; None if the client goes its own way."""
         shared = self._shared
         alike = stream.alike(shared) if stream is not None and shared.packets is not None else None
         if not alike or stream is None or not stream.framed:

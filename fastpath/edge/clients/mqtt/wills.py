@@ -51,12 +51,12 @@ class LeftWill:
 
     @classmethod
     def of(cls, client: Client, will: Will) -> Self:
-        """The will of a client of this process."""
+        """Return the will of a client of this process."""
         return cls(will, client, client.principal, client.address, client.publisher, client.form)
 
     @classmethod
     def restored(cls, runtime: Runtime, saved: SavedWill) -> Self | None:
-        """The will of a client of another process; None if who left it is nobody any more."""
+        """Return the will of a client of another process; None if who left it is nobody any more."""
         try:
             principal = recall(runtime.broker.grants, saved.who)
         except Refused:
@@ -68,18 +68,18 @@ class LeftWill:
 
     @property
     def delay_seconds(self) -> int:
-        """How long it waits for its client to come back (5: 3.1.3.2.2)."""
+        """Seconds for which the will waits for its client to come back (5: 3.1.3.2.2)."""
         return int(self.will.properties.get("will_delay", 0))
 
     def saved(self, runtime: Runtime) -> SavedWill:
-        """The will for another process."""
+        """Return the will for another process."""
         will, who = self.will, remember(runtime.broker.grants, self._principal)
         return SavedWill(
             will.topic, will.payload, who, will.qos, will.retain, will.properties, self._address, self._publisher
         )
 
     def publish(self, runtime: Runtime) -> None:
-        """Publish it in a moment, under the rights that count then."""
+        """Publish the will in a moment, under the rights that count then."""
         runtime.loop.call_soon(self._publish, runtime, max(runtime.broker.grid.moment, 1))
 
     def _publish(self, runtime: Runtime, moment: int) -> None:
@@ -113,5 +113,5 @@ _decode = msgspec.msgpack.Decoder(SavedWill).decode
 
 
 def decode_will(runtime: Runtime, data: bytes) -> LeftWill | None:
-    """The will that these bytes are; None for none, or for one of somebody who is nobody any more."""
+    """Return the will that these bytes are; None for none, or for one of somebody who is nobody any more."""
     return LeftWill.restored(runtime, _decode(data)) if data else None
