@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .client_socket import ClientSocket
 
 SendNow = Callable[[bytes | memoryview], int]
-"""Hands bytes to the socket; how many it took, -1 when it is broken."""
+"""Function that hands bytes to the socket, and returns how many it took, -1 when it is broken."""
 
 
 class Stream:
@@ -116,10 +116,10 @@ class ClientStreamLink(Protocol):
         """Tell who wants to know that the client has come, or why it may not."""
 
     def turn_away(self, refused: Refused | None) -> bool:
-        """Say goodbye to a client that is refused; whether it is."""
+        """Say goodbye to a client that is refused; return whether it is."""
 
     def flow(self, stream: Any, head: bytes, events: bytes) -> bool:
-        """Begin with a stream of events; whether the socket is whole."""
+        """Begin with a stream of events; return whether the socket is whole."""
 
     def settle(self) -> None:
         """Note that the client has said in time what it has to say."""

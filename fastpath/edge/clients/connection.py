@@ -285,13 +285,13 @@ class ClientConnection:
             runtime.asks.opened(client, request, token)
 
     def turn_away(self, refused: Refused | None) -> bool:
-        """Say goodbye to a client that is refused; whether it is."""
+        """Say goodbye to a client that is refused; return whether it is."""
         if refused is not None:
             self.close(refused.code, f"{refused.code.label}: {refused.reason}")
         return refused is not None
 
     def flow(self, stream: EventStream, head: bytes, events: bytes) -> bool:
-        """Begin with the stream; whether the socket is whole."""
+        """Begin with the stream; return whether the socket is whole."""
         self.stream = stream
         begun = stream.begin(self.send_now, head, events)
         if begun < 0:

@@ -188,7 +188,7 @@ class PollAnswers(ClientSocket[ClientConnection]):
     # The socket
 
     def send(self, connection: ClientConnection, data: bytes | memoryview) -> int:
-        """Take whole lines for the poll that is held; how many bytes that were, 0 while none is."""
+        """Take whole lines for the poll that is held; return how many bytes that were, 0 while none is held."""
         if connection.ended:
             return -1
         if self._poll is None:

@@ -33,11 +33,11 @@ class BatchSlices:
 
     @property
     def left(self) -> int:
-        """How many rows have not been taken."""
+        """Number of rows that have not been taken."""
         return len(self._rows) - self._at
 
     def take(self, count: int) -> tuple[list[Any], int, Done]:
-        """The next rows, the number of their first, and what is to be told what became of them."""
+        """Return the next rows, the number of their first, and the function that is to be told what became of them."""
         at, rows = self._at, self._rows
         self._at = min(len(rows), at + count)
         place = len(self._outcomes)
@@ -53,6 +53,7 @@ class BatchSlices:
 
 
 def next_slice(rows: int, seconds: float, before: int) -> int:
-    """How many rows the next slice has, by what one of so many has taken: what costs more each row is felt at once."""
+    """Return how many rows the next slice has, by the seconds that one of so many has taken: what costs more each row
+    is felt at once."""
     fitting = int(rows * TURN_SECONDS / max(seconds, 1e-6))
     return max(SLICE_ROWS_MIN, min(fitting, before * 2, SLICE_ROWS_MAX))

@@ -43,7 +43,7 @@ ACKS_BYTES_MAX = 256 << 10
 """Acknowledgements that may wait in the transport before the server stops reading from the publisher."""
 
 GOODBYE_SECONDS = 5
-"""How long a publisher that was told goodbye may take to read that and go."""
+"""Seconds that a publisher which was told goodbye may take to read that and go."""
 
 DRAINS = "the server is stopping; reconnect and resend"
 
@@ -79,10 +79,10 @@ class PublisherConnection(asyncio.Protocol):
         self._slice_rows = SLICE_ROWS
         self.address = address
         self.since = now()
-        """When it came, in ms."""
+        """Time when the publisher came, in ms."""
         self.number = next(_numbers)
         self.name = ""
-        """Under which it numbers what it publishes; empty: it does not."""
+        """Name under which the publisher numbers what it publishes; empty: it does not."""
         self.progress = Progress()
 
     @property
@@ -91,7 +91,7 @@ class PublisherConnection(asyncio.Protocol):
         return self._principal
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected: the hello must come in time."""
+        """Take a new connection, whose hello must come in time."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=ACKS_BYTES_MAX)
         self._runtime.expect(self, self._runtime.settings.handshake_seconds)
@@ -102,7 +102,7 @@ class PublisherConnection(asyncio.Protocol):
                 self.over_limit()
 
     def data_received(self, data: bytes) -> None:
-        """Frames, or parts of them; a fault of ours in handling them closes this publisher only."""
+        """Take frames, or parts of them; a fault of ours in handling them closes this publisher only."""
         if self._closing:
             return
         self._runtime.broker.counters.bytes_in += len(data)
@@ -190,7 +190,8 @@ class PublisherConnection(asyncio.Protocol):
         self.hold(self._runtime.congested)
 
     def hold(self, held: bool, why: int = PauseReason.CONGESTED) -> None:
-        """Take nothing more from it, or go on. Before its hello nobody can publish, and at the end all is dropped.
+        """Take nothing more from the publisher, or go on. Before its hello nobody can publish, and at the end all is
+        dropped.
 
         While there is a reason but congestion, what has been read is not handled either; a batch that was begun is, to
         its end, whatever the rate: it is answered as a whole.
@@ -210,7 +211,7 @@ class PublisherConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The publisher is gone."""
+        """Let go of the publisher, who is gone."""
         if not self._closing:
             well = exc is None and not self.progress.batches
             self._tell_end(*LOST, counters.BY_CLIENT if well else counters.LOST)
@@ -226,7 +227,7 @@ class PublisherConnection(asyncio.Protocol):
         self._runtime.spare(self)
 
     def expire(self) -> None:
-        """No hello in time, or it did not go after our close."""
+        """End a publisher whose hello has not come in time, or that did not go after our close."""
         if self._closing:
             if self._transport is not None:
                 self._transport.abort()
@@ -312,7 +313,8 @@ class PublisherConnection(asyncio.Protocol):
         )
 
     def _check_address(self) -> None:
-        """Raises Refused; wherever only some may publish, with each batch again, because the setting may change."""
+        """Check the address; raise Refused. Wherever only some may publish this is done with each batch again, because
+        the setting may change."""
         if not self._runtime.access.may_publish(self.address):
             raise Refused(Close.DENIED, f"publishing is not allowed from {self.address}")
 
@@ -381,7 +383,7 @@ class PublisherConnection(asyncio.Protocol):
         return self._full
 
     def tell(self, subjects: list[str], wanted: bool) -> None:
-        """Subjects that it advertised are wanted, or not any more (protocol.md 6.3)."""
+        """Tell the publisher that subjects which it advertised are wanted, or not any more (protocol.md 6.3)."""
         self._send(["interest", subjects, wanted])
 
     def _acknowledge(self, number: int, outcomes: list[Outcome]) -> None:
@@ -393,7 +395,7 @@ class PublisherConnection(asyncio.Protocol):
                 self.drain()
 
     def current(self, moment: int) -> Principal:
-        """The principal under the present rights; raises Refused when the token has ended or was revoked."""
+        """Return the principal under the present rights; raise Refused when the token has ended or was revoked."""
         principal = self._principal
         assert principal is not None
         if principal.expires is not None and principal.expires <= moment:
@@ -402,7 +404,7 @@ class PublisherConnection(asyncio.Protocol):
         return principal
 
     def follow(self, moment: int) -> None:
-        """Rights or the time have changed: end when the token does not count any more."""
+        """Follow a change of rights, or the time: end when the token does not count any more."""
         if self._principal is not None and not self._closing:
             try:
                 self.current(moment)
@@ -449,7 +451,7 @@ class PublisherConnection(asyncio.Protocol):
         self._runtime.expect(self, GOODBYE_SECONDS)
 
     def over_limit(self) -> None:
-        """The port is full: say so and let go."""
+        """Say that the port is full, and let go."""
         self._runtime.broker.counters.limit("connections")
         self.close(Close.OVERLOADED, "too many connections; try again later")
 
@@ -462,7 +464,7 @@ class PublisherConnection(asyncio.Protocol):
             told.publisher_gone(self, code, reason)
 
     def drain(self) -> None:
-        """The server stops, or cannot take anything: it is to send again what is not acknowledged."""
+        """Have the publisher send again what is not acknowledged: the server stops, or cannot take anything."""
         self._finish_batch()
         self.close(Close.DRAIN, DRAINS)
 

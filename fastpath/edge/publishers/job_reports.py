@@ -21,7 +21,7 @@ JOBS_MAX = 1000
 """Jobs that are remembered. One more takes the place of the one that has been silent for longest, if that is long."""
 
 SILENT_MS = 3_600_000
-"""For so long a job is remembered in any case."""
+"""Milliseconds for which a job is remembered in any case."""
 
 LISTED_MAX = 200
 """Jobs in one answer, those that were heard of last."""
@@ -31,7 +31,7 @@ NAMES_MAX = 64
 """Names of fields that a job ever reports: its snapshot keeps them all."""
 
 REPORT_CHARS_MAX = 8192
-"""Of all names and texts of one report."""
+"""Characters of all names and texts of one report."""
 
 RUN = "run"
 """The field that names the run of the job: how often it has changed is told in RESTARTS."""
@@ -49,7 +49,8 @@ class Job(Struct):
 
 
 class JobReports:
-    """In the process that publishers connect to: takes reports, and answers ``jobs`` on the control socket."""
+    """The reports of jobs in the process that publishers connect to: takes them, and answers ``jobs`` on the control
+    socket."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -57,7 +58,7 @@ class JobReports:
         self.offers = Offers(verbs={"jobs": self._list}, frames={"report": self._report})
 
     def _report(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
-        """``["report", n, job, {field: text}]``; a frame of another shape ends the connection: raises Refused."""
+        """Take ``["report", n, job, {field: text}]``; a frame of another shape ends the connection: raise Refused."""
         match rest:
             case [str(job), dict(fields)] if all(map(_is_text, fields.items())):
                 pass
@@ -119,7 +120,7 @@ class JobReports:
         self._runtime.broker.publish_own(message, moment)
 
     def _list(self, peer: ControlPeer, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The jobs that were heard of last, the last one first."""
+        """Return the jobs that were heard of last, the last one first."""
         del peer, arguments
         newest = list(self._jobs.items())[: -LISTED_MAX - 1 : -1]
         return {

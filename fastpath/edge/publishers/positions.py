@@ -37,19 +37,19 @@ NEW_MAX = 100_000
 more looks for its subjects anew."""
 
 WAIT_MS_MAX = 5000
-"""How long an answer may be held back when there is no news."""
+"""Milliseconds for which an answer may be held back when there is no news."""
 
 LOOK_SECONDS = 0.01
-"""Between two looks at whether anything has come, while somebody waits."""
+"""Seconds between two looks at whether anything has come, while somebody waits."""
 
 LOOK_SHARE = 5
 """A look at many subjects is followed by a pause so many times as long."""
 
 LOOK_ANYWAY_SECONDS = 5
-"""After so long they are looked at though no message has come: Redis may have set subjects back."""
+"""Seconds after which subjects are looked at though no message has come: Redis may have set some back."""
 
 PENDING_SECONDS = 0.1
-"""After so long those are looked at again about which a hook was still being asked."""
+"""Seconds after which subjects are looked at again about which a hook was still being asked."""
 
 ROWS = 2000
 """Subjects in one frame of an answer."""
@@ -58,10 +58,10 @@ SLICE_SUBJECTS = 2000
 """Subjects looked at between two looks at the clock."""
 
 SLICE_RIGHTS = 100
-"""The same of those whose right has to be found out."""
+"""Subjects whose right has to be found out between two looks at the clock."""
 
 SLICE_COVERS = 200
-"""The same of comparisons of a new subject with a pattern."""
+"""Comparisons of a new subject with a pattern between two looks at the clock."""
 
 SLICE_PLACES = 500
 """The same of places of the tree."""
@@ -86,7 +86,7 @@ class PositionWatch:
         self.busy = False  # an answer is being made
 
     def add(self, topic: Topic) -> None:
-        """A subject that is covered."""
+        """Add a subject that is covered."""
         if self.found is not None:
             if topic in self.found:
                 return
@@ -117,7 +117,8 @@ class Positions:
         self.offers = Offers(frames={"positions": self._ask}, appeared=self._appeared)
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
-        """``["positions", n, patterns, options]``; a frame of another shape ends the connection: raises Refused."""
+        """Answer ``["positions", n, patterns, options]``; a frame of another shape ends the connection: raise
+        Refused."""
         match rest:
             case [list(patterns), dict(options)] if patterns and all(isinstance(text, str) for text in patterns):
                 pass
@@ -193,7 +194,8 @@ class Positions:
         return watch
 
     def _appeared(self, topic: Topic) -> None:
-        """Note it: who follows patterns compares them when it looks, so that whoever publishes does not wait."""
+        """Note a new subject: who follows patterns compares them when it looks, so that whoever publishes does not
+        wait."""
         if not self._watches:
             return
         if len(self._new) >= NEW_MAX:
@@ -244,7 +246,7 @@ class Positions:
     # Looking
 
     def _answer(self, waiting: _Waiting) -> Slices:
-        """The subjects that went on, frame by frame; where there are none, again later."""
+        """Tell the subjects that went on, frame by frame; where there are none, again later."""
         connection, number, watch = waiting.connection, waiting.number, waiting.watch
         told, loop = 0, self._runtime.loop
         began = loop.time()
@@ -265,7 +267,8 @@ class Positions:
             self._wait(waiting)
 
     def _find(self, watch: PositionWatch) -> Slices:
-        """The subjects that are there already, when it looks for the first time, and then those that came to be."""
+        """Find the subjects that are there already, when the watch looks for the first time, and then those that came
+        to be."""
         if watch.seen < self._new_before:
             watch.seen, watch.found = self._appeared_all, set(watch.topics)
         if watch.found is not None:
@@ -299,8 +302,8 @@ class Positions:
                     yield
 
     def _news(self, connection: PublisherConnection, watch: PositionWatch, time: int | None) -> Iterator[list[Any]]:
-        """Rows ``[subject, epoch, seq, first cached]``, of those told for the first time also where they stood then;
-        empty ones where it may be interrupted."""
+        """Yield rows ``[subject, epoch, seq, first cached]``, of those told for the first time also where they stood
+        then; empty ones where it may be interrupted."""
         version = self._runtime.broker.grants.version
         if watch.version != version or self._runtime.asks is not None:  # an answer of the hook may end at any time
             watch.version, watch.rights = version, bytearray(len(watch.topics))

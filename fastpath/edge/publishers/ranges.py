@@ -29,7 +29,7 @@ FRAME_ROWS = 2000
 """Messages in one frame of an answer."""
 
 FRAME_BYTES = 256 << 10
-"""What they take together, except where one message alone takes more."""
+"""Bytes that the columns of a frame take together, except where one message alone takes more."""
 
 PART_ROWS = 2000
 """Messages that are looked at between two looks at the clock."""
@@ -41,10 +41,10 @@ SLICE_RANGES = 20
 """Ranges that are looked at between two looks at the clock."""
 
 RUN_BYTES = 100
-"""What a run of messages takes besides, about."""
+"""Bytes that a run of messages takes besides, about."""
 
 ROW_BYTES = 24
-"""What a message takes besides its text, about."""
+"""Bytes that a message takes besides its text, about."""
 
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
@@ -73,7 +73,7 @@ class Ranges:
         self.offers = Offers(frames={"read": self._ask, **positions.frames}, appeared=positions.appeared)
 
     def _ask(self, connection: PublisherConnection, number: int, rest: list[Any]) -> None:
-        """``["read", n, ranges]``; a frame of another shape ends the connection: raises Refused."""
+        """Answer ``["read", n, ranges]``; a frame of another shape ends the connection: raise Refused."""
         many = len(rest) == 1 and isinstance(rest[0], list) and len(rest[0]) > RANGES_MAX
         try:
             [ranges] = ([],) if many else msgspec.convert(rest, tuple[list[Range]], strict=True)
@@ -148,7 +148,8 @@ class Ranges:
         return topic
 
     def _checked(self, connection: PublisherConnection, subject: str) -> int:
-        """The version of the rights under which the subject may be read; raises Failed, and Refused for the token."""
+        """Return the version of the rights under which the subject may be read; raise Failed, and Refused for the
+        token."""
         moment, grants = now(), self._runtime.broker.grants
         principal: Principal = connection.current(moment)
         reason = grants.check(principal, SUBSCRIBE, subject, moment)
@@ -225,8 +226,8 @@ def _fitting(messages: list[Message], rows: int, size_max: int) -> tuple[int, in
 
 
 def columns(rows: list[Fields | None]) -> dict[str, list[Any]] | None:
-    """The fields of some messages as columns, nil where a message does not have one; None where that would be too large
-    for more than one message."""
+    """Return the fields of some messages as columns, nil where a message does not have one; None where that would be
+    too large for more than one message."""
     first = rows[0]
     if first and len(first) * len(rows) <= CELLS_MAX:
         try:
@@ -246,7 +247,7 @@ def columns(rows: list[Fields | None]) -> dict[str, list[Any]] | None:
 
 
 def _metas(messages: Sequence[Message]) -> dict[int, dict[str, Any]]:
-    """By their place what of messages differs from the default, in the names of meta (protocol.md 6.2)."""
+    """Return by their place what of messages differs from the default, in the names of meta (protocol.md 6.2)."""
     metas = {}
     for at, message in enumerate(messages):
         if not message.plain:

@@ -19,7 +19,7 @@ OPEN_MAX = 16
 """Answers of one connection that are being made at a time (protocol.md 6.3, `window`)."""
 
 FULL_SECONDS = 0.005
-"""How long to wait for a publisher that has much to read still."""
+"""Seconds to wait for a publisher that has much to read still."""
 
 Slices = Generator[None, None, None]
 """Yields as often as it may be interrupted, every 0.5 ms or so; raises Refused to end the connection."""
