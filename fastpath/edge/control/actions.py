@@ -23,14 +23,14 @@ from .client_detail import GONE, find, one_answer
 from .find_clients import SLICE_SUBSCRIPTIONS, pieces
 
 PING_SECONDS = 4.0
-"""How long a client has to answer: less than who asks waits by default (fastpath/client/control/client.py)."""
+"""Seconds that a client has to answer: less than who asks waits by default (fastpath/client/control/client.py)."""
 
 PINGS_MAX = 100
 """Pings of operators under way in one process."""
 
 
 class ClientActions:
-    """Does it on the worker that has the connection."""
+    """Acts on connections, each on the worker that has it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -47,7 +47,7 @@ class ClientActions:
     # The round trip of a ping
 
     def _ask_ping(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``connection``; answers later."""
+        """Ping the ``connection``; answers later."""
         name = Name.parse(arguments["connection"])
         answered = one_answer(peer, name)
         self._runtime.scatter.ask("ping", {"name": name}, answered, worker=name.worker, seconds=PING_SECONDS + 0.5)
@@ -71,7 +71,8 @@ class ClientActions:
         return {"client": client}
 
     def _send(self, client: Client, done: Done) -> None:
-        """The server's own pings, which find out whether somebody is there, are empty: nothing is taken for theirs."""
+        """Ping a client with a payload: the server's own pings, which find out whether somebody is there, are empty, so
+        that nothing is taken for theirs."""
         payload = b"operator" + next(self._numbers).to_bytes(8)
         queued = client.queue.size if client.queue is not None else 0
         self._pings[payload] = _Ping(client, queued, done)
@@ -97,7 +98,7 @@ class ClientActions:
     # The end of a connection
 
     def _ask_disconnect(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``connection`` or ``user``, and ``reason``; answers later."""
+        """Disconnect a ``connection``, or those of a ``user``, for a ``reason``; answers later."""
         self._ask_whom("disconnect", peer, arguments, {}, ("clients", "publishers"))
 
     def _ask_whom(
@@ -148,7 +149,7 @@ class ClientActions:
         return {"clients": clients, "publishers": ended}
 
     def _of_user(self, user: str) -> Iterator[Client | None]:
-        """The clients of the user, and None at times, when others may have a turn."""
+        """Yield the clients of the user, and None at times, when others may have a turn."""
         for some in self._runtime.sessions.batches():
             for piece in pieces(some):
                 for client in piece:
@@ -159,7 +160,8 @@ class ClientActions:
     # The end of subscriptions
 
     def _ask_unsubscribe(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``subject``, one or a pattern; ``connection`` or ``user``, and ``reason``; answers later."""
+        """End the subscriptions to a ``subject``, one or a pattern, of a ``connection`` or a ``user``, for a
+        ``reason``; answers later."""
         subject = text(arguments, "subject")
         check_wanted(subject)
         self._ask_whom("unsubscribe", peer, arguments, {"subject": subject}, ("clients", "subscriptions"))
@@ -215,12 +217,12 @@ class _Ping:
 
 
 def publishers(runtime: Runtime) -> list[PublisherConnection]:
-    """The publishers of this process."""
+    """Return the publishers of this process."""
     return [one for one in runtime.publisher_connections if isinstance(one, PublisherConnection)]
 
 
 def _end_client(client: Client, reason: str) -> bool:
-    """Whether it had not ended yet."""
+    """End a client; return whether it had not ended yet."""
     connection = client.link
     if isinstance(connection, ClientConnection) and connection.closing:
         return False

@@ -23,12 +23,12 @@ from .contents import Room, shown_within
 from .find_clients import LIMIT_MAX, pieces, row
 
 MESSAGES_SHOWN = 20
-"""The newest messages of its subjects."""
+"""Number of the newest messages of a client's subjects that are shown."""
 
 SUBSCRIPTIONS_BYTES_MAX = 64 << 10
 WAITING_BYTES_MAX = PATTERNS_BYTES_MAX = 32 << 10
 MESSAGES_BYTES_MAX = 128 << 10
-"""What the parts of an answer take: 256 KiB together, for it goes over the link of a worker."""
+"""Bytes of the parts of an answer: 256 KiB together, for it goes over the link of a worker."""
 
 QUEUED_SHOWN = 10
 """Subjects of which most waits in its queue."""
@@ -49,7 +49,7 @@ HOLDS = {
     PauseReason.SEARCHING: "what it has subscribed to is looked for among all that it has already",
     PauseReason.WORKING: "it has subscribed to more, or unsubscribed from it, than one turn may handle",
 }
-"""Why nothing is read from it, in words."""
+"""Reasons why nothing is read from a client, in words."""
 
 GONE = "there is no such connection: it has ended"
 
@@ -62,7 +62,8 @@ class ClientDetail:
         self.offers = Offers(verbs={"client": self._ask}, questions={"client": self._answer})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``connection``; ``after`` and ``limit`` page its subscriptions. Answers later."""
+        """Answer all that is known of a ``connection``; ``after`` and ``limit`` page its subscriptions. Answers
+        later."""
         name = Name.parse(arguments["connection"])
         limit = chosen(arguments.get("limit"), 1, LIMIT_MAX, "limit", LIMIT_MAX)
         query = {"name": name, "after": text(arguments, "after"), "limit": limit}
@@ -126,7 +127,7 @@ class ClientDetail:
         }
 
     def _state(self, client: Client) -> Answer:
-        """What stands in its way."""
+        """Return what stands in the client's way."""
         connection, rates = client.link, self._runtime.sessions.publish_rates.rates
         held = connection.held if isinstance(connection, ClientConnection) else 0
         return {
@@ -155,7 +156,7 @@ class ClientDetail:
         }
 
     def _waiting(self, client: Client, subject: str) -> Answer:
-        """A subscription that waits, and for what."""
+        """Return a subscription that waits, and for what."""
         kept = (client.waiting or {}).get(subject)
         if kept is None:
             return {"subject": subject, "pattern": "", "error": "", "reason": "it waits no more"}
@@ -167,7 +168,7 @@ class ClientDetail:
 
 
 def find(runtime: Runtime, name: Name) -> Generator[None, None, Client]:
-    """The client of this process that is called so; raises InvalidMessage ``unknown``."""
+    """Find the client of this process that has the name; raise InvalidMessage ``unknown``."""
     if name.here and name.worker == runtime.workers.number and not name.publisher:
         for some in runtime.sessions.batches():
             for piece in pieces(some):
@@ -179,7 +180,7 @@ def find(runtime: Runtime, name: Name) -> Generator[None, None, Client]:
 
 
 def one_answer(peer: ControlPeer, name: Name) -> Gathered:
-    """Hands on the answer of the worker that was asked, to the request that is being handled."""
+    """Return what hands on the answer of the worker that was asked, to the request that is being handled."""
     number = peer.request
 
     def gathered(answers: dict[int, Answer], away: list[int]) -> None:
@@ -195,7 +196,7 @@ def one_answer(peer: ControlPeer, name: Name) -> Gathered:
 
 
 def _page(client: Client, after: str, limit: int) -> Generator[None, None, tuple[list[Topic], bool]]:
-    """The first subscriptions behind ``after``, in the order of their characters, and whether there are more."""
+    """Return the first subscriptions behind ``after``, in the order of their characters, and whether there are more."""
     topics = list(client.subscriptions)
     found: list[Topic] = []
     behind = 0
@@ -208,7 +209,7 @@ def _page(client: Client, after: str, limit: int) -> Generator[None, None, tuple
 
 
 def _queued(client: Client) -> Generator[None, None, Counter[int]]:
-    """How many messages wait in the client's queue, by their subjects' ids; -1 for all that are none."""
+    """Return how many messages wait in the client's queue, by their subjects' ids; -1 for all that are none."""
     counts: Counter[int] = Counter()
     wire = client.terms.wire
     chunks, sent = (list(client.queue.chunks), client.queue.sent) if client.queue is not None else ([], 0)
@@ -224,14 +225,14 @@ def _queued(client: Client) -> Generator[None, None, Counter[int]]:
 
 
 def _fullest(client: Client, queued: Counter[int]) -> list[tuple[str, int]]:
-    """The subjects of most of what waits, with how many messages of each."""
+    """Return the subjects of most of what waits, with how many messages of each."""
     counts = dict(queued.most_common(QUEUED_SHOWN))
     names = {topic.sid: topic.subject for topic in client.subscriptions if topic.sid in counts}
     return [(names[sid], count) for sid, count in counts.items() if sid in names]
 
 
 def _behind(client: Client, topic: Topic, feed: SubjectFeed, queued: int) -> tuple[str, int]:
-    """How a subscription is served now, and how many publications it has not been sent."""
+    """Return how a subscription is served now, and how many publications it has not been sent."""
     live, lag = topic.live, client.lag
     if lag is not None and topic in lag.behind and live is not None:
         return "behind", queued + live.number - live.lagging.get(client, live.number)
@@ -243,7 +244,7 @@ def _behind(client: Client, topic: Topic, feed: SubjectFeed, queued: int) -> tup
 
 
 def _newest(client: Client) -> Generator[None, None, list[Message]]:
-    """The newest cached messages of its subjects that came since it did, the newest first."""
+    """Return the newest cached messages of the client's subjects that came since it did, the newest first."""
     found: list[tuple[int, int, Message]] = []
     order = 0
     for topic in list(client.subscriptions):

@@ -17,10 +17,10 @@ PACKET_BYTES_MAX = 16 << 20
 """A control frame (protocol.md 8.1)."""
 
 UNSENT_BYTES_MAX = 16 << 20
-"""While more waits unsent for a peer nothing is read from it, and what was read is not handled."""
+"""Bytes unsent for a peer up to which it is read from, and what was read is handled."""
 
 TURN_BYTES = 1 << 20
-"""After so much of answers the rest of what a peer has asked waits for the next turn of the loop."""
+"""Bytes of answers after which the rest of what a peer has asked waits for the next turn of the loop."""
 
 log = logging.getLogger("fastpath.control")
 
@@ -41,13 +41,13 @@ class ControlConnection(asyncio.Protocol):
         self.ended: list[Callable[[], None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Take a new connection."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
         self._runtime.control_connections.add(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Django is gone."""
+        """Let go of Django's connection, which is gone."""
         del exc
         self._requests.clear()
         if self._transport is not None:
@@ -64,12 +64,12 @@ class ControlConnection(asyncio.Protocol):
         self._send([number, "error", {"code": code, "reason": reason}])
 
     def push(self, name: str, content: dict[str, Any]) -> int:
-        """Say something that was not asked; how many bytes wait unsent."""
+        """Say something that was not asked; return how many bytes wait unsent."""
         self._send([0, name, content])
         return self.waiting()
 
     def waiting(self) -> int:
-        """How many bytes wait unsent."""
+        """Return how many bytes wait unsent."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _send(self, packet: list[Any]) -> None:
@@ -101,7 +101,7 @@ class ControlConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Requests, or parts of them."""
+        """Take requests, or parts of them."""
         waits = bool(self._requests)
         self._requests += self._unpacker.feed(data)
         if not waits:
@@ -113,7 +113,7 @@ class ControlConnection(asyncio.Protocol):
             self._handle()
 
     def _handle(self) -> None:
-        """What was read, as far as the answers are not too much at once."""
+        """Handle what was read, as far as the answers are not too much at once."""
         assert self._transport is not None
         self._answers = []
         size = 0
@@ -136,7 +136,7 @@ class ControlConnection(asyncio.Protocol):
         self._runtime.follow_rights()
 
     def _answer(self, packet: list[Any]) -> list[Any] | None:
-        """The answer to a request; None when it follows later."""
+        """Return the answer to a request; None when it follows later."""
         number = self.request = packet[0] if packet and isinstance(packet[0], int) else 0
         try:
             match packet:

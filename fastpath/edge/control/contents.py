@@ -10,17 +10,17 @@ from ...core.protocol.messages import Fields, Message, Value
 from ...core.protocol.packets import pack
 
 SHOWN_BYTES_MAX = 16 << 10
-"""As much as is shown of a content, and of all fields together: bytes, a text's in UTF-8."""
+"""Bytes, a text's in UTF-8, that are shown of a content, and of all fields together."""
 
 
 class Room:
-    """How many bytes of an answer are left for something."""
+    """The bytes of an answer that are left for something."""
 
     def __init__(self, size: int) -> None:
         self.left = size
 
     def takes(self, part: Any) -> bool:
-        """Whether there is room for this part as it is sent, which it takes then."""
+        """Return whether there is room for this part as it is sent, which the part takes then."""
         size = len(pack([part]))
         if size > self.left:
             return False
@@ -71,8 +71,8 @@ def shown_within(messages: list[Message], size: int) -> Iterator[dict[str, Any]]
 
 
 def _part(value: Value, room: int) -> tuple[Any, int, bool]:
-    """As much of a value as there is room for, bytes as ``{"b": BASE64}`` (protocol.md 1.4); how many bytes of it that
-    are, and whether it is all."""
+    """Return as much of a value as there is room for, bytes as ``{"b": BASE64}`` (protocol.md 1.4); how many bytes of
+    the value that are, and whether they are all."""
     part = value[:room]
     if isinstance(part, bytes):
         return {"b": base64.b64encode(part).decode()}, len(part), len(part) == len(value)

@@ -23,7 +23,7 @@ LIMIT_MAX = 200
 """Clients in one answer."""
 
 ROWS_BYTES_MAX = 256 << 10
-"""What they take in the answer of a worker; others follow with the next page."""
+"""Bytes that the clients take in the answer of a worker; others follow with the next page."""
 
 SLICE_CLIENTS = 50
 """Clients looked at between two looks at the clock."""
@@ -35,7 +35,7 @@ SLICE_SUBSCRIPTIONS = 2000
 """The same of subscriptions, which are looked at where a pattern is asked for: a fraction of a millisecond."""
 
 SUBJECTS_SHOWN = 3
-"""What a client is subscribed to, as far as it is told in a list of many."""
+"""Number of a client's subscriptions that are told in a list of many."""
 
 SEARCHES_MAX = 4
 """Searches at the same time: each takes half of the time that the loop has."""
@@ -50,7 +50,7 @@ class ClientSearch:
         self.offers = Offers(verbs={"clients": self._ask}, questions={"clients": self._answer})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``user``, ``address``, ``subject``, ``slow``, ``after``, ``limit``, all optional; answers later."""
+        """Search by ``user``, ``address``, ``subject``, ``slow``, ``after``, ``limit``, all optional; answers later."""
         query = _checked(arguments)
         if self._running >= SEARCHES_MAX:
             peer.refuse(peer.request, "limit", f"{SEARCHES_MAX} searches are under way; ask again")
@@ -76,7 +76,7 @@ class ClientSearch:
         self._runtime.scatter.run(self._search(query), done)
 
     def _search(self, query: Answer) -> Work:
-        """The first clients of this process behind ``after``, and how many match in all."""
+        """Return the first clients of this process behind ``after``, and how many match in all."""
         matches = self._matching(query)
         readers: Readers | None = None
         if is_wildcard(query["subject"]):
@@ -119,7 +119,7 @@ class ClientSearch:
                 yield from pieces(some)
 
     def _matching(self, query: Answer) -> list[Callable[[Client], bool]]:
-        """What a client has to be, besides a reader of what a pattern covers."""
+        """Return what a client has to be, besides a reader of what a pattern covers."""
         matches: list[Callable[[Client], bool]] = []
         user, address, subject = query["user"].casefold(), query["address"], query["subject"]
         if user:
@@ -131,7 +131,7 @@ class ClientSearch:
         return matches
 
     def _covered(self, pattern: str) -> Generator[None, None, set[Topic]]:
-        """The subjects in use that the pattern covers."""
+        """Return the subjects in use that the pattern covers."""
         interest = self._runtime.broker.interest
         topics: set[Topic] = set()
         for topic in interest.tree.find(pattern):
@@ -151,13 +151,13 @@ class ClientSearch:
 
 
 def pieces(clients: list[Client]) -> Iterator[list[Client]]:
-    """As many at a time as are looked at between two looks at the clock."""
+    """Yield as many clients at a time as are looked at between two looks at the clock."""
     for at in range(0, len(clients), SLICE_CLIENTS):
         yield clients[at : at + SLICE_CLIENTS]
 
 
 def row(runtime: Runtime, client: Client) -> Answer:
-    """What a list says of a client of this process."""
+    """Return what a list says of a client of this process."""
     connection = client.link
     listener = connection.listener if isinstance(connection, ClientConnection) else None
     wire = client.terms.wire
@@ -182,7 +182,7 @@ def row(runtime: Runtime, client: Client) -> Answer:
 
 
 def _checked(arguments: dict[str, Any]) -> Answer:
-    """The request, made whole; raises InvalidMessage."""
+    """Return the request, made whole; raise InvalidMessage."""
     subject, after = text(arguments, "subject"), text(arguments, "after")
     if subject:
         check_pattern(subject, names=False)
@@ -197,7 +197,7 @@ def _checked(arguments: dict[str, Any]) -> Answer:
 
 
 def _merged(query: Answer, answers: list[Answer], away: list[int]) -> Answer:
-    """One page of what the workers found, in their order; the slow ones with the longest queues first."""
+    """Return one page of what the workers found, in their order; the slow ones with the longest queues first."""
     rows: list[Answer] = []
     for answer in answers:
         rows += answer["clients"]
@@ -217,7 +217,7 @@ def _merged(query: Answer, answers: list[Answer], away: list[int]) -> Answer:
 
 
 def _first_number(after: list[Any] | None, worker: int) -> int:
-    """From which number on the clients of the worker stand behind that connection; 0: all of them."""
+    """Return from which number on the clients of the worker stand behind that connection; 0: all of them."""
     if after is None:
         return 0
     name = Name(*after)
@@ -254,7 +254,7 @@ class Readers:
         return self._shared[group]
 
     def _meets(self, subscriptions: dict[Topic, SubjectFeed]) -> Generator[None, None, bool]:
-        """Whether there is one among them: by those of which there are fewer."""
+        """Return whether there is a covered topic among the subscriptions: by those of which there are fewer."""
         others: Set[Topic] = self._topics
         some = list(subscriptions)
         if len(others) < len(some):

@@ -25,19 +25,19 @@ from ..runtime.runtime import Runtime
 from .actions import ClientActions
 
 ANSWER_SECONDS = 3.0
-"""How long the first worker has: twice as long as that waits for the others."""
+"""Seconds that the first worker has: twice as long as that waits for the others."""
 
 OPEN_MAX = 64
 """Requests of operators under way in one process."""
 
 _STATUSES = {"unknown": 404, "timeout": 503, "limit": 503}
-"""Of refusals of a control verb that mean something else in a request of their own."""
+"""Statuses of refusals of a control verb that mean something else in a request of their own."""
 
 _READ: dict[str, Callable[[bytes, Form], Disconnection | Unsubscription]] = {
     "disconnect": read_disconnection,
     "unsubscribe": read_unsubscription,
 }
-"""What the bodies say, by the verb."""
+"""Functions that read the bodies, by the verb."""
 
 _DONE = {"disconnect": "disconnected over HTTP", "unsubscribe": "unsubscribed over HTTP"}
 
@@ -60,7 +60,7 @@ class Operating:
         )
 
     def _called(self, verb: str, call: Call) -> None:
-        """Raises InvalidMessage and Refused."""
+        """Begin what a request asks for; raise InvalidMessage and Refused."""
         call.check_parameters()
         form = call.body_form
         assert form is not None
@@ -99,7 +99,7 @@ class Operating:
     # Between the workers
 
     def _operate(self, worker: int, asked: messages.Operate) -> None:
-        """On the first worker: another one has been asked."""
+        """Do on the first worker what another one has been asked for."""
         peer = _Worker(self._runtime, worker, asked.number)
         try:
             self._actions.operations[asked.verb](peer, asked.arguments)
@@ -127,11 +127,11 @@ class _Peer:
         self.ended: list[Callable[[], None]] = []
 
     def push(self, name: str, content: dict[str, Any]) -> int:
-        """Nothing but the answer is told."""
+        """Refuse to push anything, as nothing but the answer is told."""
         raise NotImplementedError(name)
 
     def waiting(self) -> int:
-        """Nothing waits."""
+        """Return 0, as nothing waits."""
         return 0
 
 

@@ -35,7 +35,7 @@ class Supplier(Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Who publishes; None before its hello."""
+        """The principal who publishes; None before its hello."""
 
 
 class PublisherRankings:
@@ -113,7 +113,7 @@ class PublisherRankings:
 
 
 def _waiting(publisher: Supplier, user: str) -> list[tuple[publisher_accounts.Key, int, int]]:
-    """What of one connection has no answer: whose it is, how many messages, since when."""
+    """Return what of one connection has no answer: whose it is, how many messages, since when."""
     progress = publisher.progress
     found = [
         ((user, publisher_accounts.TRANSACTION, one.transaction), one.rows, one.moment) for one in progress.staging()

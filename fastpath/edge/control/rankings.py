@@ -117,7 +117,7 @@ class Rankings:
         scatter.run(self._rates(count, 1 if order == "bytes_per_s" else 0), sampled)
 
     def _rates(self, count: int, column: int) -> Work:
-        """Messages and bytes per second by subject, and the first subjects by one of the two."""
+        """Return messages and bytes per second by subject, and the first subjects by one of the two."""
         totals: Counts = {}
         seconds = 1.0
         if self._heat is not None:
@@ -142,7 +142,7 @@ class Rankings:
         self._runtime.scatter.run(self._scan(int(arguments["limit"])), done)
 
     def _count(self, subjects: list[list[Any]]) -> Work:
-        """Subscribers and deliveries per second of each subject, whose messages per second are given."""
+        """Return subscribers and deliveries per second of each subject, whose messages per second are given."""
         topics = self._runtime.broker.interest.topics
         rows = []
         for subject, rate in subjects:
@@ -152,8 +152,8 @@ class Rankings:
         return {"subjects": rows}
 
     def _scan(self, limit: int) -> Work:
-        """The subjects with most subscribers here: by the groups, of which there are no more than clients, where there
-        may be a million subjects."""
+        """Return the subjects with most subscribers here: by the groups, of which there are no more than clients, where
+        there may be a million subjects."""
         crowds: dict[Topic, int] = {}
         looked = 0
         for group in list(self._runtime.broker.interest.groups.values()):
@@ -176,7 +176,8 @@ class Rankings:
 
 
 def _crowd(topic: Topic, rate: float) -> Any:
-    """Subscribers of a subject here, and how many messages per second they get of ``rate``; yields as Work does.
+    """Return the subscribers of a subject here, and how many messages per second they get of ``rate``; yields as Work
+    does.
 
     A conflated feed brings one message an interval at most; who lags behind gets none meanwhile.
     """
@@ -191,7 +192,8 @@ def _crowd(topic: Topic, rate: float) -> Any:
 
 
 def _members(feed: SubjectFeed) -> Any:
-    """How many clients follow the feed; where each of many has a group of its own it takes more than a moment."""
+    """Return how many clients follow the feed; where each of many has a group of its own it takes more than a
+    moment."""
     count = len(feed.joining) + feed.recovering
     for index, group in enumerate(list(feed.groups)):
         count += len(group)

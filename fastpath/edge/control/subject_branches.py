@@ -31,7 +31,7 @@ class SubjectBranches:
         self.offers = Offers(verbs={"tree": self._ask})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``prefix``, ``begins``, ``start`` or ``after``, ``limit``; answers later."""
+        """List what stands below ``prefix``, by ``begins``, ``start`` or ``after``, ``limit``; answers later."""
         listing = _Listing(arguments)
         if self._running >= LISTINGS_MAX:
             raise InvalidMessage("limit", f"{LISTINGS_MAX} listings are under way; ask again")
@@ -52,7 +52,7 @@ class SubjectBranches:
         return self._answer(listing)
 
     def _answer(self, listing: _Listing) -> dict[str, Any]:
-        """What each segment is now; one that has gone meanwhile is left out."""
+        """Return what each segment is now; one that has gone meanwhile is left out."""
         place = self._runtime.broker.interest.tree.below(listing.prefix)
         rows = []
         for segment in listing.found:

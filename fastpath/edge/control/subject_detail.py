@@ -22,13 +22,13 @@ LIMIT_MAX = 100
 """Messages in one answer."""
 
 ANSWER_BYTES_MAX = 256 << 10
-"""What they take together; what is beyond follows with the next page."""
+"""Bytes that the messages of an answer take together; what is beyond follows with the next page."""
 
 RATE_MS = 60_000
 """A subject's rate is that of its cached messages within so long."""
 
 RATE_MESSAGES_MAX = 1000
-"""As many of them are looked at."""
+"""Number of those messages that are looked at."""
 
 SLICE_GROUPS = 50
 """Groups of clients looked at between two looks at the clock."""
@@ -53,7 +53,7 @@ class SubjectDetail:
         )
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``subject``; answers later."""
+        """Tell where a ``subject`` stands; answers later."""
         subject, number = _subject(arguments), peer.request
 
         def gathered(answers: dict[int, Answer], away: list[int]) -> None:
@@ -71,7 +71,7 @@ class SubjectDetail:
         self._runtime.scatter.ask("subject", {"subject": subject}, gathered)
 
     def _stand(self, subject: str, topic: Topic | None) -> Work:
-        """Where it stands, what is cached of it and how much comes."""
+        """Return where the subject stands, what is cached of it and how much comes."""
         snapshot = self._runtime.broker.snapshot(topic) if topic is not None else None
         ring = (topic.ring if topic is not None else None) or ()
         newest = ring[-1] if ring else snapshot.newest if snapshot is not None else None
@@ -102,7 +102,8 @@ class SubjectDetail:
         return answer
 
     def _count(self, subject: str) -> Work:
-        """Who subscribes to it in this process: in all, by a pattern, conflated, and behind because they lag."""
+        """Count who subscribes to the subject in this process: in all, by a pattern, conflated, and behind because they
+        lag."""
         topic = self._runtime.broker.interest.topics.get(subject)
         counts = dict.fromkeys(_COUNTS, 0)
         feeds: list[SubjectFeed] = []
@@ -124,7 +125,7 @@ class SubjectDetail:
         return answer if self._runtime.workers.number else answer | {"stands": (yield from self._stand(subject, topic))}
 
     def _history(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer:
-        """``subject``; the messages numbered below ``before``, the newest first, at most ``limit``."""
+        """Return the messages of a ``subject`` numbered below ``before``, the newest first, at most ``limit``."""
         del peer
         subject = _subject(arguments)
         before = chosen(arguments.get("before"), 0, 1 << 53, "before", 0)
@@ -157,12 +158,12 @@ def _whole(message: Message) -> Answer:
 
 
 def _patterns(options: SubjectOptions, subject: str) -> dict[str, str]:
-    """The pattern that says it, by the name of each option that one does."""
+    """Return the pattern that says it, by the name of each option that one does."""
     return {name: row.pattern for name, row in options.winners(subject).items()}
 
 
 def _by_pattern(group: Group, topic: Topic) -> int:
-    """How many of the group follow the subject because of a pattern."""
+    """Return how many of the group follow the subject because of a pattern."""
     if group.cohort is not None:
         return len(group) if topic in group.owners else 0
     members = (*group.ready, *group.singles)
@@ -170,7 +171,7 @@ def _by_pattern(group: Group, topic: Topic) -> int:
 
 
 def _rate(ring: Any, cached_max: int, moment: int) -> tuple[float, float]:
-    """Messages and bytes per second over the last minute, or over as much of it as the cache holds."""
+    """Return messages and bytes per second over the last minute, or over as much of it as the cache holds."""
     count = size = 0
     oldest = moment
     for message in islice(reversed(ring), RATE_MESSAGES_MAX):

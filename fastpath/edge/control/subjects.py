@@ -33,7 +33,8 @@ class Subjects:
         self.offers = Offers(verbs={"subjects": self._ask})
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``pattern`` or ``prefix``, ``after`` (the last subject of the page before), ``limit``; answers later."""
+        """Search by ``pattern`` or ``prefix``, ``after`` (the last subject of the page before), ``limit``; answers
+        later."""
         search = _Search(arguments)
         if self._running >= SEARCHES_MAX:
             raise InvalidMessage("limit", f"{SEARCHES_MAX} searches are under way; ask again")
@@ -55,7 +56,7 @@ class Subjects:
         return self._answer(search)
 
     def _answer(self, search: _Search) -> dict[str, Any]:
-        """Where each subject stands now; one that nobody uses any more by now stands at nothing."""
+        """Return where each subject stands now; one that nobody uses any more by now stands at nothing."""
         topics = self._runtime.broker.interest.topics
         rows = []
         for subject in search.page():
@@ -97,12 +98,12 @@ class _Search:
         self._found = nsmallest(self.limit, self._found + some)
 
     def page(self) -> list[str]:
-        """What was found, in order."""
+        """Return the subjects that were found, in order."""
         return self._found
 
     @property
     def more(self) -> bool:
-        """Whether there are others behind the page."""
+        """True if there are others behind the page."""
         return self._behind > len(self._found)
 
 

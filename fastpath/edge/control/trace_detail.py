@@ -18,14 +18,14 @@ LOOKED_MAX = 1000
 
 
 def members(feeds: Iterable[SubjectFeed | None]) -> tuple[int, bool]:
-    """How many clients follow the feeds, and whether there are more, at whom is not looked."""
+    """Return how many clients follow the feeds, and whether there are more, at whom is not looked."""
     groups = chain.from_iterable(feed.groups for feed in feeds if feed is not None)
     count = sum(len(group) for group in islice(groups, LOOKED_MAX))
     return count, next(groups, None) is not None
 
 
 def detail(command: AnyCommand) -> Answer:
-    """What a command is about; of a token nothing."""
+    """Return what a command is about; of a token nothing."""
     match command:
         case Subscribe():
             named = [short(subject) for subject in command.subjects[:NAMED_MAX]]

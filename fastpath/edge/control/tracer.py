@@ -26,7 +26,7 @@ EVENTS_MAX = 2000
 """Events that wait to be handed on, and about as many in a second: what comes beyond is counted, and costs no more."""
 
 HAND_ON_SECONDS = 0.1
-"""How often they are handed on."""
+"""Seconds after which events are handed on."""
 
 CLIENTS_MAX = 100
 """Connections of one user that are followed in one process."""
@@ -52,7 +52,7 @@ class Tracer(ConnectionListener, PublicationListener):
         self._pattern = kind == SUBJECT and is_wildcard(value)
         self._known: dict[str, bool] = {}
         self.clients: dict[Client, None] = {}
-        """Whom it follows; none where it follows a subject."""
+        """Clients that are followed; none where a subject is."""
         self._events: list[Answer] = []
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -112,7 +112,7 @@ class Tracer(ConnectionListener, PublicationListener):
                 self._ended(ENDED)
 
     def said(self, client: Client, command: AnyCommand) -> None:
-        """A command; what it comes to follows. A publication is told with its outcome only."""
+        """Note a command; what it comes to follows. A publication is told with its outcome only."""
         if client in self.clients and type(command) is not Publish:
             self._note("command", client, command=command.__struct_config__.tag, detail=detail(command))
 
@@ -144,17 +144,17 @@ class Tracer(ConnectionListener, PublicationListener):
                 self._offered(client, topic, feed, message)
 
     def subscribed_together(self, group: Group, topic: Topic, result: Result) -> None:
-        """Observer: of very many as many as there is room for."""
+        """Note the subscriptions of a group: of very many as many as there is room for."""
         for client in self._followed(group, (topic,)):
             self.subscribed(client, topic, Subscribe(id=0, subjects=[]), result, False)
 
     def unsubscribed_together(self, group: Group, topics: Sequence[Topic], why: str) -> None:
-        """Observer: the same."""
+        """Note the ends of a group's subscriptions: of very many as many as there is room for."""
         for client in self._followed(group, topics):
             self.unsubscribed(client, topics, why)
 
     def _followed(self, group: Group, topics: Sequence[Topic]) -> Iterable[Client]:
-        """Of the group those whom an event is about; those for whom there is no room are counted only."""
+        """Return those of the group whom an event is about; those for whom there is no room are counted only."""
         if self._kind != SUBJECT:
             return [client for client in self.clients if client.group is group]
         if not any(self._covers(topic.subject) for topic in topics):
@@ -223,13 +223,13 @@ class Tracer(ConnectionListener, PublicationListener):
             self._note("unpublished", source, subject=subject, error=code, reason=short(reason))
 
     def ended(self, source: Source, code: int, reason: str, seconds: float) -> None:
-        """Trail: a publisher has gone."""
+        """Note that a publisher has gone."""
         if self._kind == CONNECTION and self._is_source(source):
             self._note("closed", source, code=code, reason=short(reason), seconds=round(seconds, 1))
             self._ended(ENDED)
 
     def delivering(self, messages: Sequence[Message]) -> None:
-        """Trail: the one thing that costs for each message, a look into a dict or two."""
+        """Note messages of the subject: the one thing that costs for each message, a look into a dict or two."""
         if self._kind == SUBJECT:
             for message in messages:
                 if self._covers(message.subject):
@@ -250,7 +250,7 @@ class Tracer(ConnectionListener, PublicationListener):
                         self._offered(client, topic, feed, message)
 
     def _offered(self, client: Client, topic: Topic, feed: SubjectFeed, message: Message) -> None:
-        """A message for a client that is followed: what has become of it shows when the tick has been written."""
+        """Note a message for a client that is followed: what has become of it shows when the tick has been written."""
         event = self._note("message", client, subject=topic.subject, bytes=message.size)
         if event is None:
             return
@@ -272,7 +272,7 @@ class Tracer(ConnectionListener, PublicationListener):
         self._when_written(sent)
 
     def _delivered(self, message: Message) -> None:
-        """A message of the subject: to how many clients of this process it has gone."""
+        """Note to how many clients of this process a message of the subject has gone."""
         event = self._note("delivered", None, subject=message.subject, bytes=message.size)
         if event is None:
             return
@@ -327,7 +327,7 @@ class Tracer(ConnectionListener, PublicationListener):
         return self._kind == USER and client.principal.user == self._value
 
     def _is_source(self, source: Source | None) -> bool:
-        """Whether it is somebody that is followed who publishes."""
+        """Return whether it is somebody that is followed who publishes."""
         if source is None or source in self.clients:
             return source is not None
         if self._kind == CONNECTION:
@@ -335,7 +335,7 @@ class Tracer(ConnectionListener, PublicationListener):
         return self._kind == USER and user_of(source) == self._value and not isinstance(source, Client)
 
     def _covers(self, subject: str) -> bool:
-        """Whether it is about the subject."""
+        """Return whether the trace is about the subject."""
         if self._kind != SUBJECT or not self._pattern:
             return self._kind == SUBJECT and subject == self._value
         known = self._known.get(subject)
@@ -346,7 +346,7 @@ class Tracer(ConnectionListener, PublicationListener):
         return known
 
     def _reads(self, client: Client) -> bool:
-        """Whether a client that ends has read the subject, as far as is looked."""
+        """Return whether a client that ends has read the subject, as far as is looked."""
         if not self._pattern:
             topic = self._broker.interest.topics.get(self._value)
             return topic is not None and topic in client.subscriptions

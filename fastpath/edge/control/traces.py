@@ -29,7 +29,7 @@ from .find_clients import pieces
 from .tracer import CONNECTION, ENDED, SUBJECT, USER, Tracer
 
 SECONDS_MAX = 60
-"""How long a trace runs at most."""
+"""Seconds that a trace runs at most."""
 
 RUNNING_MAX = 4
 """Traces that run at a time."""
@@ -47,7 +47,7 @@ ANSWER_EVENTS = 500
 """Events in one answer."""
 
 LAST_SECONDS = 0.3
-"""After so long everything that other workers have seen has come: only then it is told that a trace has ended."""
+"""Seconds after which everything that other workers have seen has come: only then it is told that a trace has ended."""
 
 OVER = "its time is over"
 UNREAD = "nobody reads it"
@@ -76,13 +76,14 @@ class Traces(CommandListener):
 
     @property
     def running(self) -> list[_Trace]:
-        """Return the traces that have not ended."""
+        """The traces that have not ended."""
         return [trace for trace in self._traces.values() if not trace.ended]
 
     # The first worker
 
     def _ask(self, peer: ControlPeer, arguments: dict[str, Any]) -> None:
-        """``user``, ``subject`` (or a pattern) or ``connection``, and ``seconds``; answers when all have begun."""
+        """Begin a trace of a ``user``, a ``subject`` (or a pattern) or a ``connection``, for ``seconds``; answers when
+        all have begun."""
         given = [kind for kind in (USER, SUBJECT, CONNECTION) if arguments.get(kind)]
         if len(given) != 1:
             raise InvalidMessage("invalid", "a trace is about a user, a subject or a connection")
@@ -125,7 +126,7 @@ class Traces(CommandListener):
             self._look()
 
     def _look(self) -> None:
-        """Once a second while there are traces: end those whose time is over, or that nobody reads."""
+        """End the traces whose time is over, or that nobody reads, once a second while there are any."""
         moment = self._runtime.loop.time()
         for number, trace in list(self._traces.items()):
             if not trace.ended and moment >= trace.until:
@@ -136,7 +137,7 @@ class Traces(CommandListener):
         self._timer = self._runtime.loop.call_later(1, self._look) if self._traces else None
 
     def _read(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer:
-        """``trace``, and the number of the last event that was read (``after``)."""
+        """Return the events of a ``trace`` behind the number of the last one that was read (``after``)."""
         del peer
         trace = self._trace(arguments)
         moment = self._runtime.loop.time()
@@ -147,7 +148,7 @@ class Traces(CommandListener):
         return {"events": events, "dropped": trace.dropped, "ended": ended, "seconds_left": left}
 
     def _untrace(self, peer: ControlPeer, arguments: dict[str, Any]) -> Answer:
-        """End it now; its events can still be read."""
+        """End a trace now; its events can still be read."""
         del peer
         self._over(self._trace(arguments).number, STOPPED)
         return {}
@@ -159,7 +160,7 @@ class Traces(CommandListener):
         return trace
 
     def _over(self, number: str, why: str) -> None:
-        """A trace is over: all workers stop following."""
+        """End a trace, which is over: all workers stop following."""
         trace = self._traces.get(number)
         if trace is not None and not trace.ended:
             trace.ended, trace.ended_at = why, self._runtime.loop.time()
@@ -173,7 +174,7 @@ class Traces(CommandListener):
             trace.add(told.events, told.lost)
 
     def _linked(self, worker: int) -> None:
-        """A worker is new, and takes part in what runs; or the first one is, and knows of no trace."""
+        """Have a new worker take part in what runs; or stop all, as a new first one knows of no trace."""
         if worker:
             for trace in self.running:
                 if trace.kind != CONNECTION:
@@ -185,7 +186,7 @@ class Traces(CommandListener):
                 self._stop(number)
 
     def _parted(self, worker: int) -> None:
-        """A worker is gone, and all its connections with it."""
+        """End the traces of connections of a worker that is gone."""
         for trace in self.running:
             if trace.kind == CONNECTION and Name.parse(trace.value).worker == worker:
                 self._over(trace.number, ENDED)
@@ -222,7 +223,8 @@ class Traces(CommandListener):
         return {}
 
     def _ender(self, number: str) -> Any:
-        """Tells the first worker that there is nothing more to follow; later, as observers are being told now."""
+        """Return what tells the first worker that there is nothing more to follow; later, as observers are being told
+        now."""
 
         def ended(why: str) -> None:
             self._runtime.loop.call_soon(end, why)
@@ -272,7 +274,7 @@ class _Trace:
         self.value = value
         self.until = until
         self.ended = ""
-        """Why it has."""
+        """Reason why the trace has ended."""
         self.ended_at = 0.0
         self.read_at = 0.0
         self.dropped = 0
@@ -281,12 +283,12 @@ class _Trace:
         self._read = 0
 
     def question(self, moment: float) -> Answer:
-        """What the workers are asked."""
+        """Return what the workers are asked."""
         seconds = max(self.until - moment, 0)
         return {"trace": self.number, "kind": self.kind, "value": self.value, "seconds": seconds}
 
     def add(self, events: list[Answer], lost: int) -> None:
-        """Events of one worker, in their order."""
+        """Add events of one worker, in their order."""
         self.dropped += lost
         for event in events:
             self._count += 1
@@ -296,7 +298,7 @@ class _Trace:
             self.dropped += self._events.popleft()["n"] > self._read
 
     def read(self, after: int) -> list[Answer]:
-        """The next ones behind that number."""
+        """Return the next events behind that number."""
         self._read = max(self._read, min(after, self._count))
         first = self._events[0]["n"] if self._events else 0
         start = max(after - first + 1, 0)  # numbers rise by one
