@@ -22,11 +22,11 @@ TOKEN = "RECORDING_TOKEN"  # noqa: S105 - a name
 """The environment variable with the token: on the command line every user of the machine could read it."""
 
 STOP_SECONDS = 5
-"""How long what was begun may take to end in order, once the program was told to stop."""
+"""Seconds that what was begun may take to end in order, once the program was told to stop."""
 
 PROGRESS_SECONDS = 1
 LINES_SECONDS = 10
-"""How often progress is told where it does not overwrite itself, but makes a log longer."""
+"""Seconds after which progress is told where it does not overwrite itself, but makes a log longer."""
 
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h|d|)")
 _UNITS = {"ms": 0.001, "": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -43,12 +43,12 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def token(arguments: argparse.Namespace) -> Token:
-    """The token of a command line; None: anonymous. Raises RecordingError."""
+    """Return the token of a command line; None: anonymous. Raises RecordingError."""
     return token_of(arguments.token_file, os.environ.get(TOKEN, ""))
 
 
 def length(text: str) -> float:
-    """Seconds: ``90``, ``1.5s``, ``10min``, ``6h``; for argparse."""
+    """Read a length as seconds: ``90``, ``1.5s``, ``10min``, ``6h``; for argparse."""
     found = _LENGTH.fullmatch(text)
     if found is None or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time such as 90, 1.5s, 10min or 6h")
@@ -56,7 +56,7 @@ def length(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes: ``500000``, ``100M``, ``2G``; for argparse."""
+    """Read a size as bytes: ``500000``, ``100M``, ``2G``; for argparse."""
     found = _SIZE.fullmatch(text)
     if found is None or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 500000, 100M or 2G")
@@ -64,7 +64,8 @@ def size(text: str) -> int:
 
 
 def moment(text: str) -> Moment:
-    """``+90``, ``+5min`` after the beginning, or ``2026-11-22T07:45`` (UTC unless it says otherwise); for argparse."""
+    """Read a moment: ``+90``, ``+5min`` after the beginning, or ``2026-11-22T07:45`` (UTC unless it says otherwise);
+    for argparse."""
     if text.startswith("+"):
         return Moment(0 if text in ("+0", "+0s") else int(length(text[1:]) * 1e6), True)
     try:
@@ -77,21 +78,21 @@ def moment(text: str) -> Moment:
 
 
 def positive(text: str) -> int:
-    """A whole number above 0; for argparse."""
+    """Read a whole number above 0; for argparse."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
     return int(text)
 
 
 def count(text: str) -> int:
-    """A whole number, 0 or more; for argparse."""
+    """Read a whole number, 0 or more; for argparse."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
     return int(text)
 
 
 def instant(at_us: int) -> str:
-    """A time for people, UTC."""
+    """Return a time for people, UTC."""
     return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
@@ -105,7 +106,7 @@ class Progress:
         self._shown = False
 
     def show(self, line: Callable[[], str]) -> None:
-        """Show it, if it is time to."""
+        """Show a line, if it is time to."""
         now = time.monotonic()
         if self._quiet or now - self._at < (PROGRESS_SECONDS if self._terminal else LINES_SECONDS):
             return
@@ -114,7 +115,7 @@ class Progress:
         self._write(f"\r{line():<100}" if self._terminal else line() + "\n")
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         if not self._quiet:
             self._write(("\n" if self._terminal and self._shown else "") + line + "\n")
             self._shown = False
@@ -127,9 +128,9 @@ class Progress:
 
 @contextmanager
 def stopping(stop: Callable[[], object]) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP call ``stop``; ``nohup`` keeps its meaning.
+    """Call ``stop`` at SIGINT, SIGTERM and SIGHUP; ``nohup`` keeps its meaning.
 
-    At a second one, or five seconds later, Ended is raised where the program is.
+    At a second signal, or five seconds later, Ended is raised where the program is.
     """
     told = False
 
@@ -155,7 +156,7 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
 
 
 def say(result: dict[str, Any], as_json: bool) -> None:
-    """A result on the standard output: a figure a line, or one line of JSON."""
+    """Print a result on the standard output: a figure a line, or one line of JSON."""
     if as_json:
         print(json.dumps(result), flush=True)
         return

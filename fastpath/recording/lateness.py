@@ -24,7 +24,7 @@ class Lateness:
         self.max_ms = max(self.max_ms, 1000 * seconds)
 
     def percentile_ms(self, percent: float) -> float:
-        """The lateness in ms that this share of the messages did not exceed; 0 without any message."""
+        """Return the lateness in ms that this share of the messages did not exceed; 0 without any message."""
         wanted, found = self.count * percent / 100, 0
         for step, count in enumerate(self._steps):
             found += count

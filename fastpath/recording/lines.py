@@ -111,7 +111,7 @@ _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 def encode(line: Line) -> bytes:
-    """The line with its end. Raises RecordingError for what JSON cannot say."""
+    """Return the line with its end; raise RecordingError for what JSON cannot say."""
     try:
         return _encoder.encode(line) + b"\n"
     except (TypeError, UnicodeEncodeError, OverflowError) as error:
@@ -119,7 +119,7 @@ def encode(line: Line) -> bytes:
 
 
 def decode(data: bytes) -> Line:
-    """The value of a line; raises RecordingError for anything else."""
+    """Return the value of a line; raise RecordingError for anything else."""
     try:
         line = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -130,7 +130,7 @@ def decode(data: bytes) -> Line:
 
 
 def recorded(message: Message, at_us: int) -> Recorded:
-    """The line of a message that arrived at this time."""
+    """Return the line of a message that arrived at this time."""
     return Recorded(
         at_us=at_us,
         time=message.time,
@@ -150,7 +150,7 @@ def recorded(message: Message, at_us: int) -> Recorded:
 
 
 def happened(status: Status, at_us: int) -> Happened:
-    """The line of a status that was told at this time."""
+    """Return the line of a status that was told at this time."""
     return Happened(
         at_us=at_us,
         name=status.name,
@@ -166,7 +166,8 @@ def happened(status: Status, at_us: int) -> Happened:
 
 
 def public_address(url: str) -> str:
-    """Addresses, joined by commas, without what may be secret in them: a user, a password, a token in the query."""
+    """Return addresses, joined by commas, without what may be secret in them: a user, a password, a token in the
+    query."""
     return ",".join(map(_public, url.split(",")))
 
 

@@ -26,7 +26,7 @@ from .lines import Recorded, RecordingError
 
 WAITING_MESSAGES_MAX = 1000
 WAITING_BYTES_MAX = 16 << 20
-"""What may wait for its answer on a WebSocket."""
+"""Bytes that may wait for their answers on a WebSocket."""
 
 REASONS_MAX = 20
 """Different reasons of refusals that are kept."""
@@ -46,17 +46,18 @@ class Outlet(ABC):
         self.acknowledged = 0
         self.refused = 0
         self.reasons: Counter[str] = Counter()
-        """Why something was refused, and how often."""
+        """Reasons why something was refused, and how often."""
         self.unknown = 0
-        """What may or may not be stored, because no answer came: of quality standard, whose connection was lost."""
+        """Number of messages that may or may not be stored, because no answer came: of quality standard, whose
+        connection was lost."""
 
     @abstractmethod
     def connect(self) -> None:
-        """Raises ClientError when the server cannot be reached or does not want this publisher."""
+        """Connect; raise ClientError when the server cannot be reached or does not want this publisher."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """While ``connect()`` blocks, by the handler of a signal: ``connect()`` raises Ended."""
+        """Interrupt ``connect()`` while it blocks, by the handler of a signal: ``connect()`` raises Ended."""
 
     @abstractmethod
     def send(self, messages: Sequence[Recorded]) -> None:
@@ -181,7 +182,7 @@ class SocketOutlet(Outlet):
         await asyncio.sleep(0)  # to the socket
 
     def _enqueued(self, message: Recorded) -> bool:
-        """True when the message is on its way or refused; false when it has to wait for others."""
+        """Return True when the message is on its way or refused; False when it has to wait for others."""
         try:
             future = self._client.enqueue(
                 message.subject,
@@ -224,14 +225,16 @@ class SocketOutlet(Outlet):
 
 
 def outlet(url: str, token: Token, ca: str, retry_seconds: float) -> Outlet:
-    """The outlet for an address: ``ws://`` and ``wss://`` are client ports, all else a publisher port. Raises
-    RecordingError, ValueError for what is no address."""
+    """Return the outlet for an address: ``ws://`` and ``wss://`` are client ports, all else a publisher port.
+
+    Raises RecordingError, ValueError for what is no address.
+    """
     kind = SocketOutlet if url.startswith(("ws://", "wss://")) else PortOutlet
     return kind(url, token, tls_of(ca), retry_seconds)
 
 
 def row_of(message: Recorded) -> Row:
-    """A publisher's row (protocol.md 6.2)."""
+    """Return a publisher's row (protocol.md 6.2)."""
     meta: dict[str, Any] = {} if message.retained else {"retained": False}
     if message.qos != GUARANTEED:
         meta["qos"] = STANDARD
@@ -249,7 +252,7 @@ def row_of(message: Recorded) -> Row:
 
 
 def token_of(path: str, given: str) -> Token:
-    """The token of a connection: the file's content, read anew each time, or a text; None for neither.
+    """Return the token of a connection: the file's content, read anew each time, or a text; None for neither.
 
     Raises RecordingError for a file that cannot be read.
     """
@@ -267,7 +270,7 @@ def token_of(path: str, given: str) -> Token:
 
 
 def tls_of(ca: str) -> ssl.SSLContext | None:
-    """The TLS context that trusts the authorities in a file; None without one. Raises RecordingError."""
+    """Return the TLS context that trusts the authorities in a file; None without one. Raises RecordingError."""
     if not ca:
         return None
     try:

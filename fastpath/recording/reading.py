@@ -35,7 +35,7 @@ class Reader:
         self._line = 0
 
     def __iter__(self) -> Iterator[Line]:
-        """Every line after the header; raises RecordingError, which names file and line."""
+        """Yield every line after the header; raise RecordingError, which names file and line."""
         for data in self._lines():
             self._line += 1
             try:
@@ -69,7 +69,7 @@ class Reader:
         self.cut = self.cut or size > 0
 
     def _plain(self) -> Iterator[bytes]:
-        """The file's bytes, unpacked where they are packed."""
+        """Yield the file's bytes, unpacked where they are packed."""
         chunks = self._chunks()
         first = next(chunks, b"")
         if not first.startswith(GZIP_MAGIC):

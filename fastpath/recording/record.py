@@ -24,7 +24,7 @@ SOON: OptionNames = {"quick_retries": 5, "quick_seconds": 0.5, "backoff_seconds"
 """A recorder is no crowd: it is back before what it missed leaves the server's cache."""
 
 TIDY_SECONDS = 1
-"""How long what is cancelled may take to end."""
+"""Seconds that what is cancelled may take to end."""
 
 EXAMPLES = """\
 examples:
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record until it is over; 0, or 1 where messages may be missing."""
+    """Record until it is over; return 0, or 1 where messages may be missing."""
     if arguments.files and not (arguments.bytes or arguments.seconds):
         raise RecordingError("--files counts the files that --bytes or --seconds make")
     progress = Progress(arguments.quiet)
@@ -127,8 +127,8 @@ async def _record(arguments: argparse.Namespace, recorder: Recorder, clock: Cloc
 
 
 async def _enter(client: Client, recorder: Recorder, url: str, period: float) -> None:
-    """The first connection; RecordingError when it takes longer than the period (in seconds; 0: none) or the recorder
-    is stopped before, and ClientError."""
+    """Wait for the first connection; raise RecordingError when it takes longer than the period (in seconds; 0: none) or
+    the recorder is stopped before, and ClientError."""
     entering = asyncio.create_task(client.__aenter__())
     tasks = (entering, asyncio.create_task(recorder.stopped()))
     try:
@@ -144,7 +144,7 @@ async def _enter(client: Client, recorder: Recorder, url: str, period: float) ->
 
 
 def _tidy(loop: asyncio.AbstractEventLoop) -> None:
-    """Nothing is left half done in the loop, also where a signal broke in."""
+    """Leave nothing half done in the loop, also where a signal broke in."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
@@ -154,7 +154,7 @@ def _tidy(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def progress_line(recorder: Recorder, parts: Parts) -> str:
-    """The progress as a line: messages so far, file, and whether something is amiss."""
+    """Return the progress as a line: messages so far, file, and whether something is amiss."""
     state = "" if recorder.connected else "  not connected"
     if recorder.denied:
         state += f"  {len(recorder.denied)} denied"

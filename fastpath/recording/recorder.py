@@ -16,11 +16,11 @@ from .lines import RecordingError, happened, recorded
 from .writing import Parts, ReaderGone
 
 TICK_SECONDS = 0.5
-"""How often what was written is flushed: at most so much is lost with a recorder that is killed."""
+"""Seconds after which what was written is flushed: at most so much is lost with a recorder that is killed."""
 
 DENIED_MAX = 1000
 TOLD_MAX = 10
-"""Of each kind of trouble so much is said in words."""
+"""Number of troubles of each kind that are said in words."""
 
 NOT_TOLD = {"subscribed", "recovered", "granted", "expiring", "renewed", "published", "paused", "closed"}
 """Statuses that say nothing about what a recording has or has not."""
@@ -46,12 +46,12 @@ class Recorder:
 
     def __init__(self, clock: Callable[[], int], tell: Callable[[str], None], *, live: bool = False) -> None:
         self.denied: set[str] = set()
-        """What cannot be recorded at present; a thousand at most."""
+        """Subjects that cannot be recorded at present; a thousand at most."""
         self.losses = 0
-        """How often messages may be missing: resynchronisations and gaps that could not be filled."""
+        """Number of times that messages may be missing: resynchronisations and gaps that could not be filled."""
         self.connected = False
         self.why = ""
-        """Why it ended."""
+        """Reason why the recording ended."""
         self._clock = clock
         self._tell = tell
         self._told_of = Counter[str]()
@@ -62,7 +62,7 @@ class Recorder:
         self._stopping = asyncio.Event()
         self._asked: set[str] = set()
         self._away = ""
-        """What was said last of a connection that did not come about."""
+        """Words that were said last of a connection that did not come about."""
         self._begun: Callable[[], None] = lambda: None
 
     def noticed(self, status: Status) -> None:
@@ -83,7 +83,7 @@ class Recorder:
         self._stopping.set()
 
     async def stopped(self) -> None:
-        """Wait until it is told to stop."""
+        """Wait until the recorder is told to stop."""
         await self._stopping.wait()
 
     async def run(self, stream: MessageStream, parts: Parts, ticked: Callable[[], None]) -> None:
@@ -126,7 +126,7 @@ class Recorder:
             ticked()
 
     def _write(self, messages: list[Message], parts: Parts) -> None:
-        """All that waited, and what was told meanwhile in its place."""
+        """Write all that waited, and what was told meanwhile in its place."""
         at = self._clock()
         told, written = self._told, 0
         while told:

@@ -85,7 +85,7 @@ def speed(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay; 1 when not all was acknowledged."""
+    """Replay; return 1 when not all was acknowledged."""
     if "-" in arguments.files and arguments.loop != 1:
         raise RecordingError("the standard input can be read once: --loop needs files")
     try:
@@ -146,7 +146,7 @@ class Shown:
         self._sent = 0
 
     def line(self) -> str:
-        """At this moment."""
+        """Return the progress at this moment as a line."""
         now, out = time.monotonic(), self._out
         rate = (out.sent - self._sent) / max(now - self._at, 0.001)
         self._at, self._sent = now, out.sent
@@ -158,7 +158,7 @@ class Shown:
 
 
 def summary(out: Outlet, replay: Replay, seconds: float) -> dict[str, Any]:
-    """The figures of a replay, as the command prints them."""
+    """Return the figures of a replay, as the command prints them."""
     result: dict[str, Any] = {
         "sent": out.sent,
         "acknowledged": out.acknowledged,

@@ -22,13 +22,13 @@ WAIT_SECONDS = 0.1
 """The longest sleep: whoever stops the replay waits no longer."""
 
 IDLE_SECONDS = 0.02
-"""How often a pipe is looked at that has nothing to be read."""
+"""Seconds after which a pipe is looked at again that has nothing to be read."""
 
 PAUSE_SECONDS = 1
-"""Between two passes, at speed 1."""
+"""Seconds between two passes, at speed 1."""
 
 LOOK_SECONDS = 0.5
-"""Where the next message is due so much later, what was sent is acknowledged first."""
+"""Seconds: where the next message is due so much later, what was sent is acknowledged first."""
 
 
 class Moment(NamedTuple):
@@ -38,7 +38,7 @@ class Moment(NamedTuple):
     relative: bool
 
     def since_1970(self, begin_us: int) -> int:
-        """In µs, for a recording that began then."""
+        """Return the moment in µs since 1970, for a recording that began then."""
         return self.us + begin_us if self.relative else self.us
 
 
@@ -63,7 +63,7 @@ class Choice:
             check_subject(f"{self.prefix}/subject")
 
     def take(self, message: Recorded) -> bool:
-        """True when the message is to be played; its subject then has the prefix."""
+        """Return True when the message is to be played; its subject then has the prefix."""
         if not self.snapshots and message.kind == "snapshot":
             return False
         if self.names and not covered(message.subject, self.names):
@@ -78,7 +78,7 @@ def messages_of(
     cut: Callable[[str], None] | None = None,
     idle: Callable[[], bool] | None = None,
 ) -> Iterator[Recorded]:
-    """The chosen messages of some files, one after the other.
+    """Yield the chosen messages of some files, one after the other.
 
     ``cut`` is told which file ends in the middle, ``idle`` is called while a pipe has nothing to be read (``Reader``).
     Raises RecordingError.
@@ -113,7 +113,7 @@ class Replay:
 
     def __init__(self, out: Outlet, speed: float, by: str = "time", pause_us_max: int = 0, loops: int = 1) -> None:
         self.lateness = Lateness()
-        """From when a message was due to when it had been sent."""
+        """Lateness from when a message was due to when it had been sent."""
         self.pass_number = 0
         self.stopped = False
         self._out = out
@@ -144,7 +144,8 @@ class Replay:
         self._out.finish()
 
     def idle(self) -> bool:
-        """The recording comes through a pipe, and there is nothing at present: whether to wait for more."""
+        """Wait a moment, as the recording comes through a pipe in which there is nothing at present; return whether to
+        wait for more."""
         self._send()
         self._out.wait(IDLE_SECONDS)
         self._tick(time.monotonic())

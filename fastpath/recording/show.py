@@ -128,7 +128,8 @@ class Found:
             self._number(line, conflated)
 
     def _number(self, line: Recorded, conflated: bool) -> None:
-        """The numbers of a subject rise by one (protocol.md 5.3), over all its epochs; conflated ones rise."""
+        """Count what is missing: the numbers of a subject rise by one (protocol.md 5.3), over all its epochs; conflated
+        ones rise."""
         last = self._last.get(line.subject, 0)
         following = last + (line.kind != "snapshot")
         if last and line.seq > following and not conflated:

@@ -25,12 +25,12 @@ class Timeline:
         self._now = 0
         self._last_at: int | None = None
         self._arrivals_from = 0
-        """The arrival time that stands for 0,"""
+        """Time of arrival, in µs, that stands for 0."""
         self._times_from: int | None = None
-        """and the server's time, in µs."""
+        """Time of the server, in µs, that stands for 0."""
 
     def place(self, message: Recorded) -> int:
-        """When this message, the next, is due; never before the one ahead of it."""
+        """Return when this message, the next, is due; never before the one ahead of it."""
         at = message.at_us
         if self._last_at is None:
             self._last_at = self._arrivals_from = at

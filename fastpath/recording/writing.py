@@ -172,7 +172,7 @@ class Parts:
         self._file.close()
 
     def abandon(self) -> None:
-        """End it as it is."""
+        """End the part as it is."""
         self._file.abandon()
 
     def _next(self, at_us: int, why: str) -> None:
@@ -194,14 +194,14 @@ class Parts:
 
 
 def part_path(path: str, number: int) -> str:
-    """The file of a part: its number stands before the endings ``.jsonl``, ``.jsonl.gz`` and the like."""
+    """Return the file of a part: its number stands before the endings ``.jsonl``, ``.jsonl.gz`` and the like."""
     whole = Path(path)
     stem, dot, endings = whole.name.partition(".")
     return str(whole.with_name(f"{stem}-{number:04d}{dot}{endings}"))
 
 
 def _parts(path: str) -> list[tuple[int, Path]]:
-    """The parts of a recording that are there, with their numbers."""
+    """Return the parts of a recording that are there, with their numbers."""
     whole = Path(path)
     stem, dot, endings = whole.name.partition(".")
     found = []
