@@ -4,14 +4,15 @@
 -- KEYS[1]  the prefix of all keys
 -- ARGV[1]  known epoch: the highest that the node has seen
 -- ARGV[2]  entries that a log keeps
--- ARGV[3]  MessagePack [groups, version, used groups, subjects, publishers, rows, whether one of them replaces, traces]:
+-- ARGV[3]  time in ms, on this server's clock, after which nothing is stored; 0: never
+-- ARGV[4]  MessagePack [groups, version, used groups, subjects, publishers, rows, whether one of them replaces, traces]:
 --          used groups: group, number of its subjects, and so on; the subjects stand in that order;
 --          rows: seven values each: index of the subject (below zero: standard quality), bytes of the payload, bytes of the
 --          content for the snapshot (0: none), [field, bytes of its value, ...] for the snapshot or false, index of the
 --          publisher, number of the publication, whether no field of before stays in the snapshot: false, true, or names of
 --          such fields as are not known here;
 --          traces: the context of a row's trace by the number of the row, or false
--- ARGV[4]  payload, content and values of all rows, one after the other (cmsgpack of Redis 7 takes no binary strings)
+-- ARGV[5]  payload, content and values of all rows, one after the other (cmsgpack of Redis 7 takes no binary strings)
 -- Answer   [epoch, time in ms, [group, number of its last entry in this epoch, ...], one answer a row]:
 --          sequence number (0: standard quality) | "epoch-seq": stored before | "stale" | "out_of_order"
 --
@@ -19,7 +20,7 @@
 local call, unpack, format = redis.call, unpack, string.format
 local prefix = KEYS[1]
 local known, maxlen = tonumber(ARGV[1]), ARGV[2]
-local groups, version, used, subjects, publishers, rows, replaces, traces = unpack(cmsgpack.unpack(ARGV[3]))
+local groups, version, used, subjects, publishers, rows, replaces, traces = unpack(cmsgpack.unpack(ARGV[4]))
 
 local CHUNK = 4000              -- values that one command may take: Lua's stack is bounded
 local REMEMBERED_MINUTES = 3    -- publications are found again for at least so long
@@ -28,6 +29,11 @@ local LAST_SECONDS = 172800     -- a publisher's last number is kept one to two 
 local time = call('TIME')
 local seconds = tonumber(time[1])
 local ms = time[1] .. format('%03d', math.floor(time[2] / 1000))
+-- What lay in a broken network all the while must not be stored now: it was refused, and others went on since then.
+local until_ms = tonumber(ARGV[3])
+if until_ms > 0 and tonumber(ms) > until_ms then
+  return redis.error_reply('LATE ' .. ms .. ' the batch came too late')
+end
 
 -- The data set, and its epoch.
 
@@ -169,7 +175,7 @@ end
 
 local fields_of = {}  -- by subject: what the batch sets
 local answers, moved, contents, content_seqs = {}, {}, {}, {}
-local blob, at = ARGV[4], 0
+local blob, at = ARGV[5], 0
 
 -- The next bytes of the blob.
 local function take(length)

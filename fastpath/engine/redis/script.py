@@ -116,9 +116,12 @@ def _by_group(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
     return used, subjects
 
 
-def command(prefix: str, known: int, log_messages: int, packed: tuple[bytes, bytes]) -> tuple[Any, ...]:
-    """Return the command that stores a batch which ``pack`` made."""
-    return ("EVALSHA", SHA, 1, prefix, known, log_messages, *packed)
+def command(
+    prefix: str, known: int, log_messages: int, packed: tuple[bytes, bytes], until: int = 0
+) -> tuple[Any, ...]:
+    """Return the command that stores a batch which ``pack`` made, up to the time ``until`` (ms since 1970, on the clock
+    of Redis; 0: at any time)."""
+    return ("EVALSHA", SHA, 1, prefix, known, log_messages, until, *packed)
 
 
 def read(answer: Any) -> Stored:
@@ -136,6 +139,12 @@ class ScriptFault(Enum):
     FOREIGN = "use another prefix: the data are of another version"
 
 
+def late(error: ResponseError) -> int:
+    """Return the time on the clock of Redis (ms since 1970) at which a batch was refused as late; 0 for other errors."""
+    word, _, rest = str(error).partition(" ")
+    return int(rest.split(" ", 1)[0]) if word == "LATE" else 0
+
+
 def fault(error: ResponseError) -> tuple[ScriptFault, str]:
     """Return how to take a refusal, and its text."""
     text = str(error)
@@ -145,7 +154,7 @@ def fault(error: ResponseError) -> tuple[ScriptFault, str]:
         return ScriptFault.FOREIGN, text.partition(" ")[2]
     if isinstance(error, OutOfMemoryError) or "OOM " in text:
         return ScriptFault.REFUSE, f"Redis is out of memory: {text}"
-    if text.startswith(("NOREPLICAS", "MISCONF", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")):
+    if text.startswith(("LATE", "NOREPLICAS", "MISCONF", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")):
         return ScriptFault.AGAIN, text
     return ScriptFault.REFUSE, f"Redis refuses to store: {text}"
 

@@ -125,6 +125,21 @@ def test_the_log_holds_all_of_a_message(scripted: Scripted) -> None:
     ]
 
 
+def test_a_batch_that_comes_too_late_is_not_stored(scripted: Scripted) -> None:
+    packed = redis_script.pack([Message("/s/a", "x")], "node:test", 1, True)
+    before = time.time_ns() // 1_000_000
+
+    def send(until: int) -> Any:
+        return scripted.client.execute_command(*redis_script.command(PREFIX, 0, 1000, packed, until))
+
+    with pytest.raises(redis.ResponseError) as refused:
+        send(before - 1)
+    assert before <= redis_script.late(refused.value) <= time.time_ns() // 1_000_000
+    assert redis_script.fault(refused.value)[0] is redis_script.ScriptFault.AGAIN
+    assert not scripted.client.keys()
+    assert redis_script.read(send(before + 60_000)).answers == [1]
+
+
 def test_the_trace_of_a_message_stands_behind_all_that_others_read(scripted: Scripted) -> None:
     """Where an entry is the first of its epoch or of its batch, and where it is not; others have nothing there."""
     traces = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2, 3)]

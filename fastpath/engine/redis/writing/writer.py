@@ -18,8 +18,9 @@ from ..address import Address, RedisAway, RedisConfig, shown
 from ..checks import RedisRefused, check, connect
 from ..connection import AWAY, RedisLink
 from ..primary import Primary
-from ..script import Known, ScriptFault, Stored, command, fault, no_fields, pack, read, settle
+from ..script import Known, ScriptFault, Stored, command, fault, late, no_fields, pack, read, settle
 from .confirmation import Confirmation
+from .deadline import Deadline
 from .publication_queue import HandedPublications, PublicationQueue, StoreBatch, Unread
 from .recent import Recent
 
@@ -28,6 +29,9 @@ WAIT_MS = 500
 
 STORE_SECONDS = 1.0
 """Seconds that the script may take; a primary that takes longer is asked again over a new connection."""
+
+LATE_SECONDS = 0.5
+"""Seconds after the end of that wait in which a primary still executes the batch; then it refuses it."""
 
 UNAVAILABLE_SECONDS = 5.0
 """Seconds that publications wait for a Redis that does not store safely; then their publishers are told."""
@@ -86,6 +90,7 @@ class RedisWriter:
         self._looked = 0.0
         self._confirmation = Confirmation(primary, prefix)
         self._recent = Recent(prefix, loop.time)
+        self._deadline = Deadline(loop.time)
         self._lost: deque[StoreBatch] = deque()  # acknowledged, and to be stored again
         self._queue = PublicationQueue(known)
         self._holds = OrderFence(loop.time)
@@ -154,7 +159,7 @@ class RedisWriter:
         while task is not None and not task.done():  # a cancellation can get lost in the library
             task.cancel()
             await asyncio.wait([task], timeout=0.2)
-        self._give_up("the server stops")
+        self._refuse("the server stops")
         self._unread.close()
         if self._link is not None:
             await self._link.end()
@@ -175,15 +180,15 @@ class RedisWriter:
                 await asyncio.sleep(RETRY_SECONDS)
             except RedisRefused as error:
                 self._stops(str(error))
-                self._give_up(str(error))
+                await self._give_up(str(error))
                 await self._drop()
                 await asyncio.sleep(LOOK_SECONDS)
             except Exception:
                 log.exception("a fault of this program; what waits is answered as unavailable")
-                self._give_up("a fault of the server")
+                await self._give_up("a fault of the server")
                 await self._drop()
                 await asyncio.sleep(LOOK_SECONDS)
-            self._expire()
+            await self._expire()
 
     async def _step(self) -> None:
         if self._link is None:
@@ -254,6 +259,7 @@ class RedisWriter:
             await link.close()
             raise
         self._link = link
+        self._deadline.forget()
         await self._look()
         await self._test()
         lost = await self._recent.lost(link, self._epoch)
@@ -294,7 +300,6 @@ class RedisWriter:
         link = self._link
         assert link is not None
         known = max(self._epoch, self._epoch_known())
-        send = command(self._prefix, known, self._log_messages, batch.packed)
         degraded = self._confirmation.degraded
         info = ("INFO", "replication")
         more: list[tuple[object, ...]] = []
@@ -302,14 +307,19 @@ class RedisWriter:
             more = [info, ("WAIT", self._need, WAIT_MS), info]
         elif self._guaranteed and self._needed:
             more = [("WAIT", self._needed, WAIT_MS)]
-        answer, *rest = await link.ask(send, *more, seconds=STORE_SECONDS + (WAIT_MS / 1000 if more else 0))
+        seconds = STORE_SECONDS + (WAIT_MS / 1000 if more else 0)
+        until = self._deadline.set(seconds + LATE_SECONDS)
+        send = command(self._prefix, known, self._log_messages, batch.packed, until)
+        answer, *rest = await link.ask(send, *more, seconds=seconds)
         if isinstance(answer, ResponseError):
+            self._deadline.answered(late(answer))
             await self._faulty(batch, answer)
             return None
         for one in rest:
             if isinstance(one, ResponseError):
                 raise one
         stored = read(answer)
+        self._deadline.answered(stored.time)
         self._epoch = max(self._epoch, stored.epoch)
         if self._stored is not None:
             self._stored(stored.epoch, stored.ends)
@@ -358,7 +368,7 @@ class RedisWriter:
         if kind is ScriptFault.AGAIN:
             await self._again()
         elif batch is self._batch and batch.uncertain:
-            self._give_up(why)
+            await self._give_up(why)
         elif batch is self._batch:
             self._settled(batch, [("failed", why)] * len(batch.messages))
 
@@ -373,13 +383,18 @@ class RedisWriter:
         self._batch = None
         self._unread.add(batch, outcomes)
 
-    def _expire(self) -> None:
+    async def _expire(self) -> None:
         """Give up what waits for too long."""
         since = self._batch.since if self._batch is not None else self._queue.since
         if self._reason is not None and self._loop.time() > max(since, self._since) + UNAVAILABLE_SECONDS:
-            self._give_up(self._reason)
+            await self._give_up(self._reason)
 
-    def _give_up(self, why: str) -> None:
+    async def _give_up(self, why: str) -> None:
+        """Refuse everything that waits, as soon as nothing that was sent of it can be stored any more."""
+        await asyncio.sleep(self._deadline.left)
+        self._refuse(why)
+
+    def _refuse(self, why: str) -> None:
         """Answer everything that waits: what comes behind a publication that is not stored must not overtake it."""
         refusal = ("unavailable", f"it may have been stored; publish it again, under the same number: {why}")
         batch = self._batch or StoreBatch([], [], self._loop.time())

@@ -17,6 +17,8 @@ from fastpath.engine.redis.entries import group_of
 from fastpath.engine.redis.writing import publication_queue
 from fastpath.engine.redis.writing import writer as redis_writer
 from tests.support.engine.redis_load import Load, Node, entries, node
+from tests.support.promises import kept
+from tests.support.proxy import Proxy
 from tests.support.redis import RedisServer, Topology, free_port
 from tests.support.redis_servers import SYNCED
 from tests.support.waiting import PATIENCE_SECONDS, auntil
@@ -90,6 +92,30 @@ async def test_an_outcome_waits_until_the_node_has_read_it(
         assert told == [1, 2]
         one.writer.submit([message("3")], told.extend)
         await auntil(lambda: len(told) == 3, publication_queue.SEEN_SECONDS + 10)
+
+
+async def test_what_was_given_up_is_not_stored_when_the_network_comes_back(server: RedisServer, brief: None) -> None:
+    """Its publisher, who does not number, has gone on through another node since then."""
+    with Proxy(f"127.0.0.1:{server.port}") as network:
+        async with node(f"redis://{network.address}") as one, node(server.url) as other:
+            assert await one.publish([message("1")]) == [1]
+            network.stall()
+            assert [outcome[0] for outcome in await one.publish([message("2")])] == ["unavailable"]
+            assert await other.publish([message("3")]) == [2]
+            network.flow()
+            await auntil(lambda: one.writer._reason is None)
+    kept(contents(server) == ["1", "3"], f"order of a publisher: {contents(server)}")
+
+
+async def test_a_clock_of_redis_that_was_set_costs_one_more_attempt(server: RedisServer) -> None:
+    async with node(server.url) as one:
+        assert await one.publish([message("1")]) == [1]
+        for ahead in (-3_600_000, 3_600_000):
+            assert one.writer._deadline._ahead is not None
+            one.writer._deadline._ahead += ahead
+            assert await one.publish([message("2")]) == [2 if ahead < 0 else 3]
+        assert one.writer.retries == 1
+    assert contents(server) == ["1", "2", "2"]
 
 
 async def test_a_position_of_another_epoch_is_told_in_full(server: RedisServer) -> None:
