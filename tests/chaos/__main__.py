@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     results = Results(options.results)
     if options.command == "report":
-        table = results.table(FAULTS)
+        table = results.table(FAULTS, PAGE.read_text(encoding="utf-8"))
         if options.write:
             results.write(PAGE, table)
         else:

@@ -60,8 +60,9 @@ class Results:
         if self._path.exists():
             self._path.write_text("".join(json.dumps(result) + "\n" for result in kept), encoding="utf-8")
 
-    def table(self, faults: Iterable[Fault]) -> str:
-        """Markdown: a row a fault."""
+    def table(self, faults: Iterable[Fault], page: str = "") -> str:
+        """Markdown: a row a fault; for one that was not run the row of the page as it is, if it has one."""
+        shown = page.partition(BEGIN)[2].partition(END)[0].splitlines()
         lines = [
             "| fault | must hold | injected | acknowledged | lost | doubled | reordered | unannounced | "
             "recovered | resynchronised (cache reached) | pause p95 s | besides | revision |",
@@ -69,7 +70,9 @@ class Results:
         ]
         for fault in faults:
             runs = self.of({fault.name})
-            lines.append(_row(fault, runs) if runs else f"| {fault.what} | {fault.holds} | 0 |" + " – |" * 10)
+            before = [row for row in shown if row.startswith(f"| {fault.what} | {fault.holds} |")]
+            none = [f"| {fault.what} | {fault.holds} | 0 |" + " – |" * 10]
+            lines += [_row(fault, runs)] if runs else before or none
         return "\n".join(lines)
 
     def write(self, page: Path, table: str) -> None:

@@ -120,6 +120,11 @@ def test_the_table_has_every_fault_and_stands_between_its_marks(tmp_path: Path) 
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     results.write(page, table)
     assert page.read_text() == f"before\n{BEGIN}\n{table}\n{END}\nafter\n"
+    later = Results(tmp_path / "later")
+    later.add(result("minority", 5))
+    both = later.table(FAULTS, page.read_text())
+    assert row in both, "what was run before stands on"
+    assert both.count("| 5 | 1,000 |") == 2
 
 
 def test_each_fault_has_a_name_and_a_promise_of_its_own() -> None:
