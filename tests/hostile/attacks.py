@@ -11,7 +11,15 @@ import jwt
 import msgspec
 
 from fastpath.core.mqtt.encoding import encode
-from fastpath.core.mqtt.packets import ConnectPacket, Filter, SubscribePacket, UnsubscribePacket
+from fastpath.core.mqtt.packets import (
+    AnyPacket,
+    ConnectPacket,
+    Filter,
+    PublishPacket,
+    SubscribePacket,
+    UnsubscribePacket,
+    Will,
+)
 from fastpath.core.mqtt.reasons import V5
 from tests.support.edge.wire import BINARY, PING, TEXT, masked, packed, request
 from tests.support.tokens import SECRET, mint
@@ -29,6 +37,8 @@ LARGE_FRAME = masked(TEXT, b" " * (1 << 20))[:14]
 
 MQTT = request("/mqtt", headers="Sec-WebSocket-Protocol: mqtt\r\n")
 FILTERS = [Filter(text=text) for number in range(100) for text in (f"a/+/{number}/#", f"+/b/{number}", f"c/{number}")]
+GUEST = ConnectPacket(level=V5, client_id="")
+SHARED = [f"$share/{number}/attacked/+" for number in range(50)]
 MANY = [f"/churn/{number}" for number in range(1000)]
 
 
@@ -56,6 +66,27 @@ def compressed(payload: bytes) -> bytes:
     """A message as a client with permessage-deflate sends it."""
     stream = zlib.compressobj(9, zlib.DEFLATED, -15)
     return masked(TEXT | 0x40, (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH))[:-4])
+
+
+def mqtt(*said: AnyPacket) -> bytes:
+    """Packets of MQTT 5, a frame each."""
+    return b"".join(masked(BINARY, encode(one, V5)) for one in said)
+
+
+def published(qos: int, *, retain: bool = False, topics: int = 1, size: int = 140) -> bytes:
+    """A thousand publications by MQTT, each with a packet id of its own."""
+    return mqtt(
+        *(
+            PublishPacket(
+                topic=f"attacked/{number % topics}",
+                payload=b"x" * size,
+                qos=qos,
+                retain=retain,
+                packet_id=number + 1 if qos else 0,
+            )
+            for number in range(1000)
+        )
+    )
 
 
 def staged(attempts: int) -> bytes:
@@ -195,18 +226,78 @@ ATTACKS: dict[str, Attack] = {
     "filters of MQTT": Attack(
         lambda: Flood(
             head=MQTT,
-            opening=masked(BINARY, encode(ConnectPacket(level=V5, client_id=""), V5)),
-            chunk=masked(BINARY, encode(SubscribePacket(packet_id=1, filters=FILTERS), V5))
-            + masked(BINARY, encode(UnsubscribePacket(packet_id=2, filters=[one.text for one in FILTERS]), V5)),
+            opening=mqtt(GUEST),
+            chunk=mqtt(
+                SubscribePacket(packet_id=1, filters=FILTERS),
+                UnsubscribePacket(packet_id=2, filters=[one.text for one in FILTERS]),
+            ),
         ),
         times_max=40.0,
     ),
-    "sessions of MQTT, begun and left": Attack(
+    "groups of MQTT, joined and left": Attack(
         lambda: Flood(
             head=MQTT,
-            opening=masked(BINARY, encode(ConnectPacket(level=V5, client_id=""), V5)) + b"\x88\x80\0\0\0\0",
+            opening=mqtt(GUEST),
+            chunk=mqtt(
+                SubscribePacket(packet_id=1, filters=[Filter(text=text) for text in SHARED]),
+                UnsubscribePacket(packet_id=2, filters=SHARED),
+            ),
+        ),
+        times_max=40.0,
+    ),
+    "publications of MQTT, QoS 1": Attack(
+        lambda: Flood(head=MQTT, opening=mqtt(GUEST), chunk=published(1)), times_max=40.0
+    ),
+    "publications of MQTT, QoS 2, that are never released": Attack(
+        lambda: Flood(head=MQTT, opening=mqtt(GUEST), chunk=published(2), connections=20),
+        (0, 1000, 1002, "reset"),
+        must_end=False,
+        times_max=40.0,
+    ),
+    "retained messages of MQTT, and their removal": Attack(
+        lambda: Flood(
+            head=MQTT,
+            opening=mqtt(GUEST),
+            chunk=published(0, retain=True, topics=100) + published(0, retain=True, topics=100, size=0),
+        ),
+        times_max=40.0,
+    ),
+    "readers of MQTT, who acknowledge nothing and publish": Attack(
+        lambda: Flood(
+            head=MQTT,
+            opening=mqtt(GUEST, SubscribePacket(packet_id=1, filters=[Filter(text="attacked/#", qos=1)])),
+            chunk=published(1, topics=10),
+            read=False,
+        ),
+        (0, 1000, 4001, "reset"),
+        must_end=False,
+        times_max=40.0,
+    ),
+    "wills of MQTT": Attack(
+        lambda: Flood(
+            head=MQTT,
+            opening=mqtt(
+                ConnectPacket(level=V5, client_id="", will=Will(topic="attacked/will", payload=b"x" * 10_000, qos=1))
+            )
+            + b"\x88\x80\0\0\0\0",
             connections=50,
         ),
+        (0, 1000, 1005, "reset"),
+        times_max=40.0,
+    ),
+    "one client id of MQTT, taken over again and again": Attack(
+        lambda: Flood(head=MQTT, opening=mqtt(ConnectPacket(level=V5, client_id="one")), connections=50),
+        (0, 1000, 4000, 4002, "reset"),
+        times_max=40.0,
+    ),
+    "packets of MQTT that are announced as 256 MB": Attack(
+        lambda: Flood(
+            head=MQTT, opening=mqtt(GUEST) + masked(BINARY, b"\x30\xff\xff\xff\x7f" + bytes(1000)), connections=20
+        ),
+        (0, 1000, 1002, 1009, "reset"),
+    ),
+    "sessions of MQTT, begun and left": Attack(
+        lambda: Flood(head=MQTT, opening=mqtt(GUEST) + b"\x88\x80\0\0\0\0", connections=50),
         (0, 1000, 1005, "reset"),
         times_max=40.0,
     ),
