@@ -28,9 +28,7 @@ def attacked() -> Iterator[Sidecar]:
         handshake_seconds=1,
         origins="https://good.example.com",
     ) as running:
-        load_rights(
-            running.control, rule(1, "everyone", "/**"), rule(2, "everyone", "/attacked/**", action="publish")
-        )
+        load_rights(running.control, rule(1, "everyone", "/**"), rule(2, "everyone", "/attacked/**", action="publish"))
         yield running
 
 

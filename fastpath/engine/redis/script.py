@@ -116,9 +116,7 @@ def _by_group(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
     return used, subjects
 
 
-def command(
-    prefix: str, known: int, log_messages: int, packed: tuple[bytes, bytes], until: int = 0
-) -> tuple[Any, ...]:
+def command(prefix: str, known: int, log_messages: int, packed: tuple[bytes, bytes], until: int = 0) -> tuple[Any, ...]:
     """Return the command that stores a batch which ``pack`` made, up to the time ``until`` (ms since 1970, on the clock
     of Redis; 0: at any time)."""
     return ("EVALSHA", SHA, 1, prefix, known, log_messages, until, *packed)
@@ -140,7 +138,7 @@ class ScriptFault(Enum):
 
 
 def late(error: ResponseError) -> int:
-    """Return the time on the clock of Redis (ms since 1970) at which a batch was refused as late; 0 for other errors."""
+    """Return when (ms since 1970, on the clock of Redis) a batch was refused as late; 0 for another error."""
     word, _, rest = str(error).partition(" ")
     return int(rest.split(" ", 1)[0]) if word == "LATE" else 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Deadline:
+class BatchDeadline:
     """The deadline of batches that Redis was sent and has not answered, on its own clock and on the node's.
 
     ``now`` is the clock of the node, in seconds. The clock of Redis is reckoned from the times that it tells with its

@@ -20,7 +20,7 @@ from ..connection import AWAY, RedisLink
 from ..primary import Primary
 from ..script import Known, ScriptFault, Stored, command, fault, late, no_fields, pack, read, settle
 from .confirmation import Confirmation
-from .deadline import Deadline
+from .deadline import BatchDeadline
 from .publication_queue import HandedPublications, PublicationQueue, StoreBatch, Unread
 from .recent import Recent
 
@@ -90,7 +90,7 @@ class RedisWriter:
         self._looked = 0.0
         self._confirmation = Confirmation(primary, prefix)
         self._recent = Recent(prefix, loop.time)
-        self._deadline = Deadline(loop.time)
+        self._deadline = BatchDeadline(loop.time)
         self._lost: deque[StoreBatch] = deque()  # acknowledged, and to be stored again
         self._queue = PublicationQueue(known)
         self._holds = OrderFence(loop.time)

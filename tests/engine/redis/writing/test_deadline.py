@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastpath.engine.redis.writing.deadline import Deadline
+from fastpath.engine.redis.writing.deadline import BatchDeadline
 
 
 class Clocks:
@@ -11,7 +11,7 @@ class Clocks:
     def __init__(self) -> None:
         self.now = 100.0
         self.ahead = 1_700_000_000_000
-        self.deadline = Deadline(lambda: self.now)
+        self.deadline = BatchDeadline(lambda: self.now)
 
     def exchange(self, there: float, back: float) -> None:
         """Send and have an answer; seconds that each way takes."""
