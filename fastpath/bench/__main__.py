@@ -46,7 +46,7 @@ COMMANDS = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m fastpath.bench", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:

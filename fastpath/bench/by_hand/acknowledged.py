@@ -29,7 +29,7 @@ SECONDS_MAX = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The server, and how much it is given to do."""
+    """Add the options: the server, and how much it is given to do."""
     parser.description = DESCRIPTION
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -106,7 +106,7 @@ class MqttClient:
         self.sock.sendall(packet)
 
     def read(self) -> int:
-        """How many messages have come; they are acknowledged."""
+        """Acknowledge the messages that have come; return how many they are."""
         came = self.sock.recv(1 << 16)
         if not came:
             raise BenchError("the server has ended a connection")

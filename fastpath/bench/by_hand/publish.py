@@ -24,7 +24,7 @@ TURN_SECONDS = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The server, the publishers, the messages."""
+    """Add the options: the server, the publishers, the messages."""
     parser.description = DESCRIPTION
     parser.add_argument("--url", default="127.0.0.1:8801", help="HOST:PORT of the publisher port (%(default)s)")
     parser.add_argument("--token", default="", help="the publisher's token")
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Publish until it is over, and say what was acknowledged."""
+    """Publish until the time is over, and say what was acknowledged."""
     if not 1 <= arguments.connections <= arguments.count:
         raise BenchError("each connection needs a subject: --connections, --count")
     check_size(arguments.size)
@@ -62,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _publish(arguments: argparse.Namespace, number: int, stop: threading.Event) -> tuple[int, Histogram]:
-    """One connection: its subjects in turn, at its share of the rate; how many messages, and their latencies."""
+    """Publish on one connection, its subjects in turn, at its share of the rate; return how many messages, and their
+    latencies."""
     mine = range(number, arguments.count, arguments.connections)
     payloads = Payloads(arguments.size, arguments.count, f"{time.time_ns() // 1_000_000:x}")
     names = {subject: arguments.subjects.format(n=subject) for subject in mine}

@@ -24,7 +24,7 @@ of other messages, from the server's time of them by this machine's clock. Ctrl-
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The server, the clients, what they read."""
+    """Add the options: the server, the clients, what they read."""
     parser.description = DESCRIPTION
     parser.add_argument("--url", default="ws://127.0.0.1:8800/ws", help="of the server (default %(default)s)")
     parser.add_argument("--token", default="", help="one token for all connections; without it they are anonymous")
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read until it is over, and say what came; 1 if messages were missing, doubled or out of order."""
+    """Read until the time is over, and say what came; return 1 if messages were missing, doubled or out of order."""
     open_files_most()
     seen = Seen(arguments.conflation > 0)
     begin = time.monotonic()
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Seen:
-    """What all clients have read."""
+    """The messages that all clients have read."""
 
     def __init__(self, merged: bool) -> None:
         self.latency = Histogram()

@@ -20,7 +20,7 @@ class FloorError(FastpathError):
 
 
 def compiled() -> str:
-    """The program's path, in a folder of this user's below the system's temporary one. Raises FloorError."""
+    """Return the program's path, in a folder of this user's below the system's temporary one; raise FloorError."""
     compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
         raise FloorError(f"no C compiler ({', '.join(COMPILERS)}): give --floor PROGRAM, compiled from {SOURCE}")

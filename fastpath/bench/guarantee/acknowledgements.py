@@ -30,14 +30,14 @@ WITHOUT_REDIS: dict[str, dict[str, str]] = {
     "batch": {"journal": "batch"},
 }
 WITH_REDIS: dict[str, tuple[int, int]] = {"redis": (0, 0), "redis1": (1, 0), "redis2": (2, 3)}
-"""How many replicas and Sentinels."""
+"""Numbers of replicas and Sentinels, by the name of the server."""
 
 CLUSTER = "redis2"
 
 
 @dataclass
 class Acks:
-    """What was found of one server, over all rounds."""
+    """The figures of one server, over all rounds."""
 
     rig: Rig
     redis: RedisServers | None
@@ -64,7 +64,7 @@ class Acks:
         _merge(self.calm, self.outlet.latency)
 
     def at_most(self, seconds: float) -> None:
-        """Batches, as many as the server allows to be on the way."""
+        """Publish batches, as many as the server allows to be on the way."""
         load, window = self.rig.load, self.outlet.window
         load.batches(BATCH, window, 0, WARMUP_SECONDS)
         self.outlet.latency.clear()
@@ -81,7 +81,7 @@ class Acks:
         _merge(self.full, self.outlet.latency)
 
     def figures(self) -> dict[str, Any]:
-        """Latencies in ms, CPU time in microseconds for a message."""
+        """Return latencies in ms, CPU time in microseconds for a message."""
         calm, full = self.calm.summary(), self.full.summary()
         return {
             "p50_ms": calm["p50_ms"],
@@ -98,7 +98,7 @@ class Acks:
 
 @contextlib.contextmanager
 def servers_of(names: list[str], options: Options) -> Iterator[dict[str, Acks]]:
-    """The named servers with all that belongs to them, at the same time; nothing is pinned."""
+    """Yield the named servers with all that belongs to them, at the same time; nothing is pinned."""
     free = Options(form=options.form, sample_every=1, settings=options.settings)
     with contextlib.ExitStack() as stack:
         redis = {name: stack.enter_context(redis_servers(*WITH_REDIS[name])) for name in names if name in WITH_REDIS}
@@ -112,7 +112,7 @@ def servers_of(names: list[str], options: Options) -> Iterator[dict[str, Acks]]:
 
 
 def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
-    """All servers in turn; those with Redis are left out where there is none, which is said."""
+    """Measure all servers in turn; those with Redis are left out where there is none, which is said."""
     names = [*WITHOUT_REDIS, *WITH_REDIS]
     if why := missing():
         say(f"without Redis: {why}")
@@ -123,7 +123,7 @@ def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
 
 
 def rounds(found: dict[str, Acks], say: Say, what: str, count: int, seconds: float) -> None:
-    """Measure each for moments in turn, at the rate and then at its most."""
+    """Measure each server for moments in turn, at the rate and then at its most."""
     everybody = {name: one.rig for name, one in found.items()}
     for number in range(count):
         for name in in_turn(list(found), number):

@@ -16,10 +16,11 @@ from ..servers import fastpath_server
 from ..servers.fastpath_server import Server
 
 STARTS = 3
-"""How often the servers are started anew, in another order: where a process lies in memory makes some percent."""
+"""Number of times that the servers are started anew, in another order: where a process lies in memory makes some
+percent."""
 
 ROUNDS = 6
-"""Of each start; F1, whose publications cost next to nothing beside its deliveries, needs more to show that."""
+"""Rounds of each start; F1, whose publications cost next to nothing beside its deliveries, needs more to show that."""
 
 WARMUP_SECONDS = 0.1
 BATCH = 100
@@ -75,14 +76,15 @@ class Rig:
     load: Load
 
     def faults(self) -> int:
-        """What its subscribers missed, got twice or in the wrong order so far, by those that are read in full."""
+        """Return what the rig's subscribers missed, got twice or in the wrong order so far, by those that are read in
+        full."""
         tally = self.load.swarm.tally
         return tally.doubled + tally.reordered + tally.gaps + tally.out_of_sequence
 
 
 @contextlib.contextmanager
 def rigs(variants: Mapping[str, dict[str, str]], scenario: Scenario, options: Options) -> Iterator[dict[str, Rig]]:
-    """A server and a load for each variant, all of them at the same time."""
+    """Yield a server and a load for each variant, all of them at the same time."""
     with contextlib.ExitStack() as stack:
         started = {
             name: stack.enter_context(
@@ -101,23 +103,25 @@ def rigs(variants: Mapping[str, dict[str, str]], scenario: Scenario, options: Op
 
 
 def in_turn(names: list[str], number: int) -> list[str]:
-    """The order of a round: there and back, so that a machine that gets slower or faster favours nobody."""
+    """Return the order of a round: there and back, so that a machine that gets slower or faster favours nobody."""
     return names if number % 2 == 0 else names[::-1]
 
 
 def live(found: Mapping[str, Rig], seconds: float) -> None:
-    """Clients that wait for their server's turn go on answering its pings."""
+    """Have clients that wait for their server's turn go on answering its pings."""
     for rig in found.values():
         for _ in range(max(1, round(seconds))):
             rig.load.swarm.show_life()
 
 
 CPU_S_MIN = 1e-6
-"""What a slice costs at least (s): in a very short one the system may have counted nothing yet; ratios need more."""
+"""Seconds that a slice costs at least: in a very short one the system may have counted nothing yet; ratios need
+more."""
 
 
 def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
-    """Every case; less than 1, ``scale`` makes fewer starts and rounds, shorter slices and fewer clients of it."""
+    """Measure every case; less than 1, ``scale`` makes fewer starts and rounds, shorter slices and fewer clients of
+    it."""
     return {"cases": {case.name: case_of(case, options, say, scale) for case in CASES}}
 
 
@@ -151,7 +155,7 @@ def case_of(case: Case, options: Options, say: Say, scale: float) -> dict[str, A
 
 
 def _figures(costs: list[float], compared: list[float]) -> dict[str, Any]:
-    """The median cost, and the median and the quartiles of the ratios, each to the same round's of the first."""
+    """Return the median cost, and the median and the quartiles of the ratios, each to the same round's of the first."""
     low, middle, high = statistics.quantiles(
         [a / b for a, b in zip(costs, compared, strict=True)], n=4, method="inclusive"
     )

@@ -42,7 +42,7 @@ PARTS: dict[str, tuple[Part, str]] = {
     ),
     "journal": (starts.journal, "what the journal adds to a message, and a start with a million in it"),
 }
-"""What may be asked for, with a line of help each."""
+"""Parts that may be asked for, with a line of help each."""
 
 EPILOG = """\
 parts:
@@ -54,7 +54,7 @@ redis-server themselves, and are left out where there is none. The journals lie 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`guarantee [PART …] [--json] [--repeat N] [--output FILE] [--docs FILE]`."""
+    """Add the options of `guarantee [PART …] [--json] [--repeat N] [--output FILE] [--docs FILE]`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG.format(parts="\n".join(f"  {name:<10}{text}" for name, (_, text) in PARTS.items()))
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default all)")
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and show; 1 when messages were lost, doubled or out of order."""
+    """Measure and show; return 1 when messages were lost, doubled or out of order."""
     runs = load(arguments.results, "part") if arguments.results else _measured(arguments)
     if arguments.docs:
         documents.write(arguments.docs, documents.section(runs, tables.figures(runs)), tables.BEGIN, tables.END)

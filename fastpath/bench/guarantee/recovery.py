@@ -34,25 +34,25 @@ PROCESSES = 2
 
 LIVE_CLIENTS = 100
 LIVE_PER_S = 100
-"""The stream beside it: as many messages a second, each to all of these."""
+"""Messages a second of the stream beside the storm, each to all of its clients."""
 
 WATCH_SECONDS = 3.0
-"""How long the stream is watched before and after."""
+"""Seconds for which the stream is watched before and after."""
 
 PATIENCE_SECONDS = 20.0
-"""After so long without a further message, what is missing counts as lost."""
+"""Seconds without a further message after which what is missing counts as lost."""
 
 AWAY, BACK = STOP + 1, STOP + 2
-"""What the parent wants of the clients' processes besides: all are cut off; all come back."""
+"""Wishes of the parent to the clients' processes besides: all are cut off; all come back."""
 
 ACTIVE, DELIVERED, READY, SLOTS = range(4)
 
 MARKS = {"half_s": 0.5, "most_s": 0.99, "all_s": 1.0}
-"""Of what parts of the messages the time is taken."""
+"""Parts of the messages of which the time is taken."""
 
 
 def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
-    """``scale`` makes fewer clients and rounds of it."""
+    """Measure how fast clients come back; ``scale`` makes fewer clients and rounds of it."""
     clients = max(SUBJECTS, round(CLIENTS * scale))
     team = Team(max(PROCESSES, processes_for(clients)), SLOTS)
     live = Scenario("live", "", LIVE_CLIENTS, SUBJECTS + 1)
@@ -72,7 +72,7 @@ def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
 
 
 class _Live(Scenario):
-    """Everybody of the stream beside it is on the one subject that the others are not on."""
+    """The scenario of the stream: all of its clients are on the one subject that the others are not on."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__(**vars(scenario))
@@ -82,7 +82,7 @@ class _Live(Scenario):
 
 
 class Progress:
-    """When how much of what is to come had come, counted from the making of this."""
+    """The times at which parts of what is to come had come, counted from the making of this."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -92,18 +92,18 @@ class Progress:
 
     @property
     def complete(self) -> bool:
-        """Whether all has come."""
+        """True once all has come."""
         return self._came >= self._wanted
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The progress in words."""
         if self.complete:
             return f"{self.marks['all_s']:.2f} s until all had everything"
         return f"{self._wanted - self._came:,} of {self._wanted:,} messages did not come"
 
     def over(self, came: int) -> bool:
-        """Take note of what came in all; whether it is over though something is missing."""
+        """Take note of what came in all; return whether the wait is over though something is missing."""
         moment = time.monotonic()
         if came != self._came:
             self._came, self._last = came, moment
@@ -153,7 +153,7 @@ class Storm:
         return progress.marks | p99 | {"cpu_s": spent, "lost": max(0, missing), "doubled": max(0, -missing)}
 
     def _publish(self, each: int) -> None:
-        """So many on each of their subjects, acknowledged; nobody of the stream's clients reads them."""
+        """Publish so many on each of the clients' subjects, acknowledged; nobody of the stream's clients reads them."""
         for _ in range(each):
             self.load.when_room()
             self.load.publish(range(SUBJECTS))
@@ -165,7 +165,8 @@ class Storm:
         _until(self, lambda: self.team.total(DELIVERED) >= self._expected, what)
 
     def _watch(self, seconds: float | None, done: Callable[[], bool] = lambda: False) -> tuple[float, float, float]:
-        """The stream's p99 in ms, the server's CPU seconds, and how long it was; None: until it is ``done``."""
+        """Return the stream's p99 in ms, the server's CPU seconds, and how long it was watched; None: until it is
+        ``done``."""
         load, swarm = self.load, self.load.swarm
         step = _pace(load)
         swarm.tally.latency.clear()
@@ -179,7 +180,7 @@ class Storm:
 
 
 def _pace(load: Load) -> Callable[[], None]:
-    """One message of the stream when it is due; its latency is from then."""
+    """Return what publishes one message of the stream when it is due; its latency is from then."""
     due = time.monotonic_ns()
 
     def step() -> None:
@@ -194,7 +195,7 @@ def _pace(load: Load) -> Callable[[], None]:
 
 
 def _until(storm: Storm, done: Callable[[], bool], what: str) -> None:
-    """Go on until it is so; raises BenchError, or with what a process of the clients says that failed."""
+    """Go on until ``done`` says so; raise BenchError, or with what a process of the clients says that failed."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not done():
         storm.load.turn(0.02)
@@ -208,7 +209,7 @@ def _until(storm: Storm, done: Callable[[], bool], what: str) -> None:
 
 
 def _clients(post: Post, processes: int, clients: int, server: Server, options: Options) -> dict[str, Any]:
-    """One process: its part of the clients, who go and come back as the parent wants; one in 20 is read in full."""
+    """Run one process: its part of the clients, who go and come back as the parent wants; one in 20 is read in full."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)  # the stream beside it shares this core, and must not wait for the clients' own work
     mine = range(post.number * clients // processes, (post.number + 1) * clients // processes)
@@ -252,8 +253,10 @@ def _clients(post: Post, processes: int, clients: int, server: Server, options: 
 
 
 def _leave(swarm: Swarm, dialect: Fastpath) -> list[bytes]:
-    """Cut all off; what each will say when it comes back, with its position. Nothing was under way: all clients of a
-    subject stand where the one stands that is read in full."""
+    """Cut all clients off; return what each will say when it comes back, with its position.
+
+    Nothing was under way: all clients of a subject stand where the one stands that is read in full.
+    """
     positions: dict[str, tuple[int, int]] = {}
     for track in swarm.tracks.values():
         assert isinstance(track, FrameTrack)

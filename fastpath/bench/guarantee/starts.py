@@ -33,11 +33,12 @@ TICKS = (100, 1)
 
 STARTS = 3
 JOIN_ENTRIES = 500_000
-"""At least so many are in the logs when a node joins."""
+"""Number of entries that are at least in the logs when a node joins."""
 
 
 def journal(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
-    """Microseconds a message for numbering alone and with the journal, and a start with a journal beside one without.
+    """Return microseconds a message for numbering alone and with the journal, and a start with a journal beside one
+    without.
 
     The file is written as the server does it, and synced in the end.
     """
@@ -66,7 +67,7 @@ def journal(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
 
 
 def _append(engine: MemoryEngine, count: int, tick: int) -> float:
-    """Microseconds for a message; making them is not counted."""
+    """Return microseconds for a message; making messages is not counted."""
     taken, now = 0, _clock()
     for chunk in _chunks(count, tick):
         gc.collect()
@@ -78,7 +79,7 @@ def _append(engine: MemoryEngine, count: int, tick: int) -> float:
 
 
 def _chunks(count: int, tick: int) -> Iterator[list[list[Message]]]:
-    """Ticks of messages, some thousands at a time."""
+    """Yield ticks of messages, some thousands at a time."""
     payloads, made = Payloads(SIZE, SUBJECTS), 0
     while made < count:
         chunk = []
@@ -96,7 +97,7 @@ def _chunks(count: int, tick: int) -> Iterator[list[list[Message]]]:
 
 
 def _replay(folder: Path, options: Options, say: Say, count: int, starts: int) -> dict[str, Any]:
-    """Seconds from the start of a server until it serves, with this journal and with an empty one."""
+    """Return seconds from the start of a server until it serves, with this journal and with an empty one."""
     empty: list[Start] = []
     full: list[Start] = []
     for number in range(starts):
@@ -112,7 +113,8 @@ def _replay(folder: Path, options: Options, say: Say, count: int, starts: int) -
 
 
 def joining(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
-    """One node between a publisher and one subscriber on a primary with two replicas, then a second one that joins."""
+    """Measure one node between a publisher and one subscriber on a primary with two replicas, then a second one that
+    joins."""
     if why := missing():
         say(f"left out: {why}")
         return {"missing": why}
@@ -155,7 +157,7 @@ def _start(settings: dict[str, str], options: Options) -> Start:
 
 
 def _more(full: Sequence[Start], empty: Sequence[Start], at: int = 0) -> float:
-    """The median of the starts less that of the empty ones."""
+    """Return the median of the starts less that of the empty ones."""
     return statistics.median(one[at] for one in full) - statistics.median(one[at] for one in empty)
 
 

@@ -40,7 +40,7 @@ class Aim:
 
 
 def look(*keys: str) -> Callable[[Run], float | None]:
-    """A figure of a run by its path; None where the run does not have it."""
+    """Return what looks for a figure of a run by its path; None where the run does not have it."""
 
     def found(run: Run) -> float | None:
         value: Any = run
@@ -52,14 +52,14 @@ def look(*keys: str) -> Callable[[Run], float | None]:
 
 
 def faults(run: Run) -> float:
-    """Messages lost, doubled and out of order, in a part and all that it consists of."""
+    """Return the messages lost, doubled and out of order, in a part and all that it consists of."""
     own = sum(float(run.get(key) or 0) for key in ("lost", "doubled", "reordered", "faults"))
     parts = [*run.get("cases", {}).values(), *run.get("servers", {}).values()]
     return own + sum(faults(one) for one in parts)
 
 
 def _replay(run: Run) -> float | None:
-    """Seconds for a million messages."""
+    """Return the seconds for a million messages."""
     seconds = look("replay_s")(run)
     return None if seconds is None else seconds * 1_000_000 / run["messages"]
 
@@ -88,7 +88,7 @@ AIMS = (
 
 
 def figures(results: Iterable[Run]) -> list[Figure]:
-    """Every table that these results have something for."""
+    """Return every table that these results have something for."""
     runs: dict[str, list[Run]] = {}
     for one in results:
         if "missing" not in one:

@@ -17,7 +17,7 @@ ACTIVE, DELIVERED, CLOSED, FAILED, SLOTS = range(5)
 
 STALLED_SECONDS = 60
 FILES_LEFT = 600
-"""Of a process's open files, those that are not for connections."""
+"""Number of a process's open files that are not for connections."""
 
 
 class Stopped(Exception):
@@ -25,7 +25,7 @@ class Stopped(Exception):
 
 
 def processes_for(connections: int) -> int:
-    """How many processes so many connections take."""
+    """Return how many processes so many connections take."""
     return -(-connections // (open_files_most() - FILES_LEFT))
 
 
@@ -68,7 +68,7 @@ class Crew(Swarm):
                 progress(self)
 
     def poll(self, timeout: float) -> int:
-        """Wait for the publishers' input, at most ``timeout`` s; how many deliveries came meanwhile."""
+        """Wait for the publishers' input, at most ``timeout`` s; return how many deliveries came meanwhile."""
         self.team.want(MEASURING if self.tally.measuring else GOING)
         before = self.delivered
         for fd, _ in self.epoll.poll(min(timeout, 0.02)):
@@ -77,7 +77,7 @@ class Crew(Swarm):
         return self.delivered - before
 
     def show_life(self) -> None:
-        """The processes do it."""
+        """Do nothing: the processes show it."""
 
     def collect(self) -> None:
         """End the processes and add up what they have found in the connections that they read in full."""

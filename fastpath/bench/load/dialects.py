@@ -29,7 +29,7 @@ ENCODERS: dict[str, Callable[[object], bytes]] = {
 
 
 def anonymous(number: int) -> str:
-    """No token, whatever the connection."""
+    """Return no token, whatever the connection."""
     del number
     return ""
 
@@ -52,15 +52,15 @@ class Dialect(ABC):
     greeting = b""
 
     def subject(self, index: int) -> str:
-        """A subject's name by its index."""
+        """Return a subject's name by its index."""
         return f"s{index:03d}"
 
     @abstractmethod
     def opening(self, subjects: Sequence[str], publishes: str) -> bytes:
-        """Sent as soon as the socket is connected; ``publishes`` is a publisher's first subject."""
+        """Return what is sent as soon as the socket is connected; ``publishes`` is a publisher's first subject."""
 
     def preamble(self, number: int, subjects: Sequence[str]) -> bytes:
-        """Sent after the upgrade, or at once where there is none; a publisher has no subjects."""
+        """Return what is sent after the upgrade, or at once where there is none; a publisher has no subjects."""
         return b""
 
     def say(self, sockets: Sockets, fd: int, preamble: bytes, heard: bytes) -> None:
@@ -70,10 +70,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def publications(self, items: Items) -> bytes:
-        """What publishes them in order, in one write."""
+        """Return what publishes the items in order, in one write."""
 
     def track(self, tally: Tally) -> Track:
-        """What reads a sampled connection in full."""
+        """Return what reads a sampled connection in full."""
         return MarkerTrack(tally)
 
 
@@ -117,7 +117,7 @@ class PeerAdapter(Dialect):
 
 
 class Fastpath(Dialect):
-    """This server's WebSocket, in JSON or MessagePack.
+    """The dialect of this server's WebSocket, in JSON or MessagePack.
 
     ``tokens`` gives each connection's token, ``pattern`` the subjects' names with ``{n}``; ``options`` are what a
     subscription asks for besides: ``history``, ``conflation``, ``slow`` (protocol.md 3.2); ``fields`` go with each
@@ -153,7 +153,8 @@ class Fastpath(Dialect):
         return upgrade(self._path, f"fastpath.v1.{self.form}")
 
     def preamble(self, number: int, subjects: Sequence[str], since: Mapping[str, Sequence[int]] | None = None) -> bytes:
-        """Protocol.md 3.1 and 3.2, a thousand subjects a command; ``since`` are the positions of who comes back."""
+        """Return the commands of protocol.md 3.1 and 3.2, a thousand subjects a command; ``since`` are the positions of
+        who comes back."""
         token = self._tokens(number)
         commands: list[dict[str, object]] = [{"op": "connect", "id": 1} | ({"token": token} if token else {})]
         for at in range(0, len(subjects), 1000):
@@ -174,7 +175,7 @@ class Fastpath(Dialect):
         )
 
     def commands(self, commands: Sequence[Mapping[str, object]]) -> bytes:
-        """What sends these commands in order."""
+        """Return what sends these commands in order."""
         opcode, encode = self._opcode, self._encode
         return b"".join([masked(opcode, encode(command)) for command in commands])
 
@@ -183,7 +184,7 @@ class Fastpath(Dialect):
 
 
 class Events(Fastpath):
-    """This server's events over HTTP, which only subscribers read (docs/reference/events.md)."""
+    """The dialect of this server's events over HTTP, which only subscribers read (docs/reference/events.md)."""
 
     name = "fastpath-events"
     settled = b"event: subscribed"
@@ -194,7 +195,7 @@ class Events(Fastpath):
         return b""
 
     def preamble(self, number: int, subjects: Sequence[str], since: Mapping[str, Sequence[int]] | None = None) -> bytes:
-        """A request; who comes back would bring a cursor, and not ``since``."""
+        """Return a request; who comes back would bring a cursor, and not ``since``."""
         token = self._tokens(number)
         query = urlencode({"subjects": ",".join(subjects), **self.options, **({"token": token} if token else {})})
         return f"GET /events?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
@@ -204,8 +205,8 @@ class Events(Fastpath):
 
 
 class StreamSession(Fastpath):
-    """This server's sessions over HTTP (docs/reference/sessions.md): subscribers read a stream, and post what they
-    say over one connection of their process."""
+    """The dialect of this server's sessions over HTTP (docs/reference/sessions.md): subscribers read a stream, and post
+    what they say over one connection of their process."""
 
     name = "fastpath-stream"
     upgrades = False
@@ -236,6 +237,7 @@ _OVER_HTTP: dict[str, type[Fastpath]] = {"sse": Events, "stream": StreamSession}
 
 
 def fastpath(form: str, tokens: Tokens = anonymous, **more: Any) -> Fastpath:
-    """The dialect of this server's subscribers in this form; ``sse`` are events, ``stream`` sessions over HTTP."""
+    """Return the dialect of this server's subscribers in this form; ``sse`` are events, ``stream`` sessions over
+    HTTP."""
     made = _OVER_HTTP.get(form)
     return Fastpath(form, tokens, **more) if made is None else made("json", tokens, **more)

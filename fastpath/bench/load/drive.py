@@ -17,13 +17,13 @@ SETTLE_SECONDS = 0.3
 BARRIER_SECONDS_MAX = 30
 ROOM_SECONDS_MAX = 30
 GRACE_SECONDS = 5.0
-"""How long no delivery may come before what is missing counts as lost."""
+"""Seconds without a delivery after which what is missing counts as lost."""
 
 REFILL_MAX = 4096
 """Publications in one refill of the window: what is published at once must stay much less than the window."""
 
 CONFLATED_SECONDS = 2.0
-"""After it, what is conflated has come: more than any interval that is measured."""
+"""Seconds after which what is conflated has come: more than any interval that is measured."""
 
 TICK_SECONDS = 1.0
 
@@ -32,7 +32,7 @@ Progress = Callable[["Load"], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """What the measured window showed, and what was missing when all had been given time."""
+    """The figures of the measured window, and what was missing when all had been given time."""
 
     duration_s: float
     deliveries: int
@@ -40,7 +40,7 @@ class Measured:
     cpu_s: float
     memory_bytes: int
     load_cpu_s: float
-    """Of the generator itself."""
+    """CPU seconds of the generator itself."""
     bytes_in: int
     lost: int
     """Over the whole load, the warm-up included."""
@@ -79,13 +79,13 @@ class Load:
         self.memory_peak: int | None = None
         """Set to 0, the greatest memory of the server that was seen since, once a second."""
         self.conflated = False
-        """Whether what comes does not follow from what is published; then only the newest message must come."""
+        """True if what comes does not follow from what is published; then only the newest message must come."""
 
     # Publishing
 
     def publish(self, subjects: Sequence[int], sent_ns: Sequence[int] | None = None) -> None:
-        """One publication on each of these subjects, in as few writes as there are outlets; ``sent_ns`` says when each
-        was due, if that is not now."""
+        """Publish once on each of these subjects, in as few writes as there are outlets; ``sent_ns`` says when each was
+        due, if that is not now."""
         moments: Iterable[int] = repeat(time.monotonic_ns()) if sent_ns is None else sent_ns
         make, names, subscribers = self.payloads.make, self.names, self.subscribers
         items = [(names[s], make(s, moment)) for s, moment in zip(subjects, moments, strict=False)]
@@ -173,7 +173,7 @@ class Load:
         return self._measure(self.pace(per_second, burst=burst), warmup_s, duration_s)
 
     def pace(self, per_second: float, *, burst: bool = False) -> Callable[[], None]:
-        """What ``turn`` is to do over and over to publish at a rate, from now on.
+        """Return what ``turn`` is to do over and over to publish at a rate, from now on.
 
         Latency counts from the moment at which a message was due, not from when the generator got to it.
         """
@@ -237,7 +237,8 @@ class Load:
         return Measured(elapsed, deliveries, published, cpu / 1e9, memory, own, bytes_in, lost)
 
     def _outdated(self) -> int:
-        """Conflated: subjects of sampled connections whose newest message has not come."""
+        """Return how many subjects of sampled connections, which are conflated, have a newest message that has not
+        come."""
         numbers = self.payloads.numbers
         return sum(
             track.newest(subject) != numbers[subject]

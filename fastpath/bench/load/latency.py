@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 FINE_US = 1 << 16
-"""Below this every microsecond has its own count; above, three significant digits."""
+"""Microseconds below which every one has its own count; above, three significant digits."""
 
 PERCENTILES = (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("p999_ms", 0.999))
 
@@ -36,14 +36,14 @@ class Histogram:
         self.max_us = 0
 
     def items(self) -> Iterable[tuple[int, int]]:
-        """Each latency that occurred, in order, with its count."""
+        """Yield each latency that occurred, in order, with its count."""
         for us, count in enumerate(self.fine):
             if count:
                 yield us, count
         yield from sorted(self.coarse.items())
 
     def merge(self, items: Iterable[Iterable[int]], max_us: int = 0) -> None:
-        """Add what another one counted."""
+        """Add what another histogram counted."""
         for us, count in items:
             if us < FINE_US:
                 self.fine[us] += count
@@ -52,7 +52,7 @@ class Histogram:
         self.max_us = max(self.max_us, max_us)
 
     def summary(self) -> dict[str, float | None]:
-        """``p50_ms`` … ``p999_ms`` and ``max_ms``; None where nothing was counted."""
+        """Return ``p50_ms`` … ``p999_ms`` and ``max_ms``; None where nothing was counted."""
         values = list(self.items())
         total = sum(count for _, count in values)
         result: dict[str, float | None] = dict.fromkeys([*(name for name, _ in PERCENTILES), "max_ms"])
@@ -68,5 +68,5 @@ class Histogram:
         return result
 
     def as_json(self) -> dict[str, Any]:
-        """What ``merge`` takes, for another process."""
+        """Return what ``merge`` takes, for another process."""
         return {"items": [list(item) for item in self.items()], "max_us": self.max_us}

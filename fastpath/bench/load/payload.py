@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 MARKER = b"~" * 24
-"""Once in each payload. `bytes.count` looks for so long a needle without looking at every byte, so that deliveries are
-counted at memory speed whatever frames are around them."""
+"""Bytes that stand once in each payload. `bytes.count` looks for so long a needle without looking at every byte, so
+that deliveries are counted at memory speed whatever frames are around them."""
 
 _TILDE = b"~"
 _HEAD = b"@#"
@@ -29,19 +29,20 @@ class Payloads:
         self._names = [f"{subject}.{run}".encode() if run else b"%d" % subject for subject in range(subjects)]
 
     def make(self, subject: int, sent_ns: int) -> bytes:
-        """The next payload of a subject; ``sent_ns`` is of the monotonic clock."""
+        """Return the next payload of a subject; ``sent_ns`` is of the monotonic clock."""
         self.numbers[subject] += 1
         return (b"@#%d %s %d " % (sent_ns, self._names[subject], self.numbers[subject])).ljust(self._width, b"x") + _END
 
 
 def check_size(size: int) -> None:
-    """Raises PayloadError for a size that has no room for what is measured."""
+    """Check a size; raise PayloadError for one that has no room for what is measured."""
     if size < BYTES_MIN:
         raise PayloadError(f"a payload of {size} bytes: the send time and the marker take {BYTES_MIN}")
 
 
 def read(payload: bytes) -> tuple[int, bytes, int]:
-    """When it was sent (ns), its subject in digits, and its number; raises ValueError if it is no such payload."""
+    """Return when a payload was sent (ns), its subject in digits, and its number; raise ValueError if it is no such
+    payload."""
     at = payload.find(_HEAD)
     if at < 0:
         raise ValueError("no payload of the benchmark")
@@ -50,13 +51,14 @@ def read(payload: bytes) -> tuple[int, bytes, int]:
 
 
 def cut(data: bytes) -> int:
-    """How many bytes of a marker ``data`` ends with; 0 when it ends with a whole one or none."""
+    """Return how many bytes of a marker ``data`` ends with; 0 when it ends with a whole one or none."""
     tail = len(data) - len(data.rstrip(_TILDE))
     return 0 if tail >= len(MARKER) else tail
 
 
 def count_after(carried: int, data: bytes) -> tuple[int, int]:
-    """Payloads ended in ``data``, when ``carried`` bytes of a marker came before it; and how many it carries on."""
+    """Count the payloads that ended in ``data``, when ``carried`` bytes of a marker came before it; and how many it
+    carries on."""
     rest = data.lstrip(_TILDE)
     led = carried + len(data) - len(rest)
     if not rest:

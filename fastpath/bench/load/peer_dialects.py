@@ -14,7 +14,8 @@ SUBSCRIBE_ID = b"\x00\x01"
 
 
 def masked(opcode: int, payload: bytes) -> bytes:
-    """A frame as a client sends it (RFC 6455 5.3), with a key of zeros, so that masking costs the generator nothing."""
+    """Return a frame as a client sends it (RFC 6455 5.3), with a key of zeros, so that masking costs the generator
+    nothing."""
     size = len(payload)
     if size < 126:
         return bytes((0x80 | opcode, 0x80 | size, 0, 0, 0, 0)) + payload
@@ -24,7 +25,7 @@ def masked(opcode: int, payload: bytes) -> bytes:
 
 
 def upgrade(path: str, subprotocol: str = "") -> bytes:
-    """The opening handshake of RFC 6455 4.1; the key is the RFC's own example."""
+    """Return the opening handshake of RFC 6455 4.1; the key is the RFC's own example."""
     offered = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
     return (
         f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -33,9 +34,10 @@ def upgrade(path: str, subprotocol: str = "") -> bytes:
 
 
 class PeerDialect:
-    """What all have in common. A subclass overrides what its server wants; ``opcode`` is None without WebSocket.
+    """The part that all dialects of peers have in common.
 
-    ``subjects`` is what a connection subscribes to: empty for a publisher.
+    A subclass overrides what its server wants; ``opcode`` is None without WebSocket. ``subjects`` is what a connection
+    subscribes to: empty for a publisher.
     """
 
     name = ""
@@ -44,35 +46,35 @@ class PeerDialect:
     settled = b""
     """Bytes whose arrival says that every subscription is in force; empty if the answer to the upgrade says it."""
     publisher_per_subject = False
-    """Whether a publishing connection is bound to one subject."""
+    """True if a publishing connection is bound to one subject."""
 
     def path(self, subjects: Sequence[str], publishes: str) -> str:
-        """Where the WebSocket is opened; ``publishes`` is a publisher's first subject."""
+        """Return where the WebSocket is opened; ``publishes`` is a publisher's first subject."""
         return "/"
 
     def opening(self, subjects: Sequence[str], publishes: str) -> bytes:
-        """What is sent as soon as the socket is connected: the upgrade, or nothing."""
+        """Return what is sent as soon as the socket is connected: the upgrade, or nothing."""
         return b"" if self.opcode is None else upgrade(self.path(subjects, publishes), self.subprotocol)
 
     def preamble(self, number: int, subjects: Sequence[str]) -> bytes:
-        """What is sent after the upgrade: who this is and what it wants; ``number`` tells connections apart."""
+        """Return what is sent after the upgrade: who this is and what it wants; ``number`` tells connections apart."""
         data = self.greeting(number, subjects)
         return self.framed(data) if data else b""
 
     def publication(self, subject: str, payload: bytes) -> bytes:
-        """One message, framed."""
+        """Return one message, framed."""
         return self.framed(self.publish(subject, payload))
 
     def framed(self, data: bytes) -> bytes:
-        """In a WebSocket frame where there is a WebSocket."""
+        """Return the data in a WebSocket frame where there is a WebSocket."""
         return data if self.opcode is None else masked(self.opcode, data)
 
     def greeting(self, number: int, subjects: Sequence[str]) -> bytes:
-        """The preamble without its frame."""
+        """Return the preamble without its frame."""
         return b""
 
     def publish(self, subject: str, payload: bytes) -> bytes:
-        """A publication without its frame."""
+        """Return a publication without its frame."""
         return payload
 
 
@@ -172,7 +174,7 @@ class Redis(PeerDialect):
 
 
 def _text(text: str) -> bytes:
-    """MQTT's UTF-8 string (1.5.3)."""
+    """Return MQTT's UTF-8 string (1.5.3)."""
     data = text.encode()
     return len(data).to_bytes(2) + data
 

@@ -41,17 +41,17 @@ class Outlet:
 
     @property
     def room(self) -> bool:
-        """Whether more may be published now."""
+        """True if more may be published now."""
         return len(self._backlog) < BACKLOG_BYTES_MAX
 
     @property
     def quiet(self) -> bool:
-        """Whether all has been written, and acknowledged where that is done."""
+        """True if all has been written, and acknowledged where that is done."""
         return not self._backlog
 
     @property
     def blocked(self) -> bool:
-        """Whether something waits to be written."""
+        """True if something waits to be written."""
         return bool(self._backlog)
 
     def publish(self, items: Items) -> None:
@@ -127,7 +127,7 @@ class Outlet:
         return 0
 
     def _answered(self, data: bytes) -> None:
-        """What the server says to a publisher; most say nothing."""
+        """Read what the server says to a publisher; most say nothing."""
 
 
 class PortOutlet(Outlet):
@@ -146,7 +146,7 @@ class PortOutlet(Outlet):
         self._number = 1
         self.acknowledged = 0
         self.latency = Histogram()
-        """From a batch to its acknowledgement."""
+        """Latency from a batch to its acknowledgement."""
         super().__init__(swarm, dialect, sockets, number, [])
 
     @property

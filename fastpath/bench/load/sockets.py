@@ -53,18 +53,18 @@ class Sockets:
         return sock.detach()
 
     def fault(self, fd: int) -> str:
-        """Why connecting failed; empty if it did not."""
+        """Return why connecting failed; empty if it did not."""
         with socket.socket(fileno=os.dup(fd)) as sock:
             number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         return os.strerror(number) if number else ""
 
     def shaken(self, fd: int) -> bool:
-        """Whether the connection can carry data; with TLS the next step of the handshake is made."""
+        """Return whether the connection can carry data; with TLS the next step of the handshake is made."""
         del fd
         return True
 
     def close(self, fd: int) -> None:
-        """Close it."""
+        """Close the descriptor."""
         os.close(fd)
 
     def write_all(self, fd: int, data: bytes) -> None:

@@ -21,13 +21,13 @@ OPENING_MAX = 256
 """Connections that are being opened at the same time."""
 
 STALLED_SECONDS = 20
-"""How long no further connection may come up before that is an error."""
+"""Seconds without a further connection that came up after which that is an error."""
 
 LIFE_SECONDS = 20
 """Each connection says this often that it lives, as answers to the server's pings do."""
 
 Handler = Callable[[int], int]
-"""Called when a descriptor is ready; answers how many deliveries came."""
+"""Function that is called when a descriptor is ready, and answers how many deliveries came."""
 
 
 class Swarm:
@@ -188,7 +188,7 @@ class Swarm:
         return self._counted(fd, data)
 
     def refuse(self, fd: int, why: str) -> None:
-        """A connection did not come up."""
+        """Note that a connection did not come up."""
         if self.retries:
             self.retries -= 1
             self._again.append(self._index[fd])
@@ -200,7 +200,7 @@ class Swarm:
     # Deliveries
 
     def poll(self, timeout: float) -> int:
-        """Wait up to ``timeout`` s for input and take it; how many deliveries came."""
+        """Wait up to ``timeout`` s for input and take it; return how many deliveries came."""
         special, read, marker = self.special, self.sockets.read, payload.MARKER
         total = size = 0
         for fd, _ in self.epoll.poll(timeout, EVENTS_MAX):
@@ -224,7 +224,7 @@ class Swarm:
         return total
 
     def receive(self, fd: int) -> bytes | None:
-        """What a special descriptor has to read: None for nothing yet, empty at its end."""
+        """Return what a special descriptor has to read: None for nothing yet, empty at its end."""
         try:
             data = self.sockets.read(fd, READ_BYTES)
         except BlockingIOError:
@@ -235,7 +235,7 @@ class Swarm:
         return data
 
     def _counted(self, fd: int, data: bytes) -> int:
-        """Bytes of a connection that is only counted, where a marker may be cut or there may be none."""
+        """Count what came of a connection that is only counted, where a marker may be cut or there may be none."""
         count, carried = payload.count_after(self._carried.pop(fd, 0), data)
         if carried:
             self._carried[fd] = carried
@@ -302,7 +302,7 @@ class Swarm:
                 self._forget(fd)
 
     def come_back(self, indexes: Iterable[int]) -> None:
-        """Dropped or closed connections open again, with their positions where they were read in full."""
+        """Open dropped or closed connections again, with their positions where they were read in full."""
         for index in indexes:
             track = self.tracks.get(index)
             if isinstance(track, FrameTrack):
@@ -319,7 +319,8 @@ class Swarm:
         return len(self.tracks)
 
     def show_life(self) -> None:
-        """Called about once a second: every connection shows within LIFE_SECONDS that it lives (protocol.md 3.6)."""
+        """Have every connection show within LIFE_SECONDS that it lives (protocol.md 3.6); this is called about once a
+        second."""
         if not self._life:
             return
         self._life_at = (self._life_at + 1) % LIFE_SECONDS
@@ -358,7 +359,7 @@ class _Answer:
         return self.more(fd, data)
 
     def more(self, fd: int, data: bytes) -> int:
-        """Further input."""
+        """Take further input."""
         self._data += data
         return self._then(fd, self._data) if self._wanted in self._data else 0
 

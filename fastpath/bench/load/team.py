@@ -13,7 +13,7 @@ from fastpath.core.protocol.errors import FastpathError
 from .sockets import BenchError
 
 GOING, MEASURING, STOP = range(3)
-"""What the parent wants of all."""
+"""Wishes of the parent to all processes."""
 
 
 class Post:
@@ -36,7 +36,7 @@ class Post:
 
 
 Work = Callable[[Post], dict[str, Any]]
-"""What a process does until it is told to stop; its answer can be written as JSON."""
+"""Function that a process runs until it is told to stop; its answer can be written as JSON."""
 
 
 class Team:
@@ -50,7 +50,7 @@ class Team:
         self._pids: list[int] = []
 
     def start(self, work: Work) -> None:
-        """Fork all."""
+        """Fork all processes."""
         for number in range(self.count):
             self._fork(work, Post(self._shared, number, self._slots))
 
@@ -64,12 +64,12 @@ class Team:
 
     @property
     def running(self) -> bool:
-        """Whether none has ended."""
+        """True if none has ended."""
         seen = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return all(os.waitid(os.P_PID, pid, seen) is None for pid in self._pids)
 
     def collect(self) -> list[dict[str, Any]]:
-        """Stop all; their answers. Raises BenchError with what one says that failed."""
+        """Stop all processes; return their answers. Raises BenchError with what one says that failed."""
         self.want(STOP)
         pipes, self._pipes = self._pipes, []
         answers = [_read_all(pipe) for pipe in pipes]
@@ -81,7 +81,7 @@ class Team:
         return found
 
     def close(self) -> None:
-        """Stop all and wait for their ends."""
+        """Stop all processes and wait for their ends."""
         self.want(STOP)
         for pipe in self._pipes:
             _read_all(pipe)

@@ -19,7 +19,7 @@ Subject = str | bytes
 
 
 class Tally:
-    """What all sampled connections of a process found, added up.
+    """The findings of all sampled connections of a process, added up.
 
     ``gaps`` are messages missing by their number; ``announced`` those of them that the server told of (protocol.md 4.2
     ``resynchronised``, 4.13 ``lagging``). ``out_of_sequence`` are messages whose sequence number did not rise by one
@@ -43,7 +43,7 @@ class Tally:
     COUNTS = ("deliveries", "gaps", "announced", "doubled", "reordered", "out_of_sequence", "malformed")
 
     def as_json(self) -> dict[str, Any]:
-        """What ``merge`` takes, for another process."""
+        """Return what ``merge`` takes, for another process."""
         counts = {name: getattr(self, name) for name in self.COUNTS}
         return counts | {"latency": self.latency.as_json(), "recoveries": self.recoveries, "notices": self.notices}
 
@@ -57,33 +57,34 @@ class Tally:
                 mine[name] = mine.get(name, 0) + count
 
     def note(self, names: dict[str, int], name: str) -> None:
-        """Count one of a kind."""
+        """Count one event of this name."""
         names[name] = names.get(name, 0) + 1
 
 
 class Track(ABC):
-    """What one connection has received, by the numbers that the publisher gave."""
+    """The messages that one connection has received, by the numbers that the publisher gave."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
         self.latency = tally.latency
         self.close_code = 0
-        """The server's, once it has come."""
+        """Code of the server's close frame, once it has come."""
         self.counted = True
-        """Whether its deliveries count among the swarm's, and its latencies: not while it is slow on purpose."""
+        """True if the connection's deliveries count among the swarm's, and its latencies: not while it is slow on
+        purpose."""
         self._last: dict[Subject, int] = {}
         self._missing: dict[Subject, set[int]] = {}
 
     @abstractmethod
     def feed(self, data: bytes, moment_ns: int) -> int:
-        """Bytes that came at ``moment_ns`` of the monotonic clock; how many deliveries ended in them."""
+        """Read bytes that came at ``moment_ns`` of the monotonic clock; return how many deliveries ended in them."""
 
     def newest(self, subject: int) -> int:
-        """The number of the newest message of a subject; 0 for none."""
+        """Return the number of the newest message of a subject; 0 for none."""
         return self._last.get(str(subject), 0) or self._last.get(b"%d" % subject, 0)
 
     def _delivered(self, sent_ns: int, subject: Subject, number: int, moment_ns: int, *, jumps: bool = False) -> None:
-        """One payload; ``jumps`` says that numbers may be missing before it, as the server announced."""
+        """Note one payload; ``jumps`` says that numbers may be missing before it, as the server announced."""
         last = self._last.get(subject)
         if last is None or number == last + 1:
             self._last[subject] = number
@@ -136,7 +137,8 @@ _DECODERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 class FrameTrack(Track):
-    """This server's: every frame is decoded, and the sequence numbers must rise by one as well (protocol.md 5.3).
+    """The track of a connection of this server: every frame is decoded, and the sequence numbers must rise by one as
+    well (protocol.md 5.3).
 
     ``positions`` are what a client that comes back says in ``since``.
     """
@@ -155,18 +157,19 @@ class FrameTrack(Track):
 
     @property
     def positions(self) -> dict[str, tuple[int, int]]:
-        """By subject, the epoch and the sequence number that were read last."""
+        """The epoch and the sequence number that were read last, by subject."""
         return {self._names[sid]: (self._epochs[sid], seq) for sid, seq in self._seqs.items() if seq}
 
     def reopened(self) -> None:
-        """The connection is a new one: what was half read is gone, what was read counts on."""
+        """Begin with a new connection: what was half read is gone, what was read counts on."""
         self._buffer = b""
         self.close_code = 0
         for known in (self._names, self._epochs, self._seqs, self._jumping, self._lagging):
             known.clear()
 
     def feed(self, data: bytes, moment_ns: int) -> int:
-        """The common case is written out, since millions pass here: a whole message, whose numbers rise by one."""
+        """Read what came; the common case is written out, since millions pass here: a whole message, whose numbers rise
+        by one."""
         if self._buffer:
             data = self._buffer + data
         decode, seqs, last, fine = self._decode, self._seqs, self._last, self.latency.fine
@@ -213,12 +216,14 @@ class FrameTrack(Track):
         return count if self.counted else 0
 
     def _unusual(self, sid: int, seq: int, sent_ns: int, subject: str, number: int, moment_ns: int) -> None:
-        """A message whose numbers do not both follow the last ones: the first one, or after a gap, or conflated."""
+        """Note a message whose numbers do not both follow the last ones: the first one, or after a gap, or
+        conflated."""
         jumps = self._sequenced(sid, seq)
         self._delivered(sent_ns, subject, number, moment_ns, jumps=jumps)
 
     def _foreign(self, sid: int, seq: int, t: int) -> None:
-        """A message that the benchmark did not publish: its latency is from the server's time of it, by this clock."""
+        """Note a message that the benchmark did not publish: its latency is from the server's time of it, by this
+        clock."""
         known = self._seqs.get(sid)
         if not self._sequenced(sid, seq) and known is not None and seq > known + 1:
             self.tally.gaps += seq - known - 1
@@ -226,7 +231,7 @@ class FrameTrack(Track):
             self.latency.add(int(time.time() * 1000 - self._base - t) * 1000)
 
     def _sequenced(self, sid: int, seq: int) -> bool:
-        """Note a sequence number; whether it may be any that is higher."""
+        """Note a sequence number; return whether it may be any that is higher."""
         jumps = self._conflated or sid in self._jumping or sid in self._lagging
         if seq:
             known = self._seqs.get(sid)
@@ -237,7 +242,7 @@ class FrameTrack(Track):
         return jumps
 
     def _other(self, opcode: int, frame: bytes) -> None:
-        """A control frame, or an answer or event (protocol.md 1.3)."""
+        """Read a control frame, or an answer or event (protocol.md 1.3)."""
         if opcode == CLOSE:
             self.close_code = int.from_bytes(frame[:2])
         elif opcode <= BINARY:

@@ -73,28 +73,30 @@ class Wired:
     plain_bytes: int
     deflated_bytes: int
     header_bytes: int
-    """Of the uncompressed frame: what RFC 6455 5.2 puts before the payload, 2 bytes up to 125 and 4 beyond."""
+    """Bytes of the uncompressed frame's header: what RFC 6455 5.2 puts before the payload, 2 bytes up to 125 and 4
+    beyond."""
 
     @property
     def overhead_bytes(self) -> int:
-        """What the framing adds to content and fields, the WebSocket header included."""
+        """Bytes that the framing adds to content and fields, the WebSocket header included."""
         return self.plain_bytes - self.own_bytes
 
 
 def deflate(payload: bytes) -> bytes:
-    """A message's payload compressed on its own: RFC 7692 7.2.1, no context takeover, level 6."""
+    """Return a message's payload compressed on its own: RFC 7692 7.2.1, no context takeover, level 6."""
     compressor = zlib.compressobj(6, zlib.DEFLATED, -15)
     return (compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\x00\x00\xff\xff")
 
 
 def fastpath(sample: Sample, form: Form, seq: int = SEQ) -> bytes:
-    """The payload that the server sends (protocol.md 5.1), from the encoder that it uses."""
+    """Return the payload that the server sends (protocol.md 5.1), from the encoder that the server uses."""
     message = Message(SUBJECT, sample.content, sample.fields, seq=seq, time=T)
     return encode_message(message, SID, 0, form)
 
 
 def centrifugo_json(sample: Sample) -> bytes:
-    """Centrifugo's push in JSON: github.com/centrifugal/protocol client.proto, Reply.push.pub, as protojson names it.
+    """Return Centrifugo's push in JSON: github.com/centrifugal/protocol client.proto, Reply.push.pub, as protojson
+    names it.
 
     With the offset, which recovery needs as ours needs the sequence number; without a time, which it can leave out.
     """
@@ -102,7 +104,7 @@ def centrifugo_json(sample: Sample) -> bytes:
 
 
 def centrifugo_protobuf(sample: Sample, *, by_id: bool = False) -> bytes:
-    """The same as protobuf, length-delimited: Reply.push = 4, Push.id = 1, .channel = 2, .pub = 4,
+    """Return the same push as protobuf, length-delimited: Reply.push = 4, Push.id = 1, .channel = 2, .pub = 4,
     Publication.data = 4, .offset = 6 (client.proto); ``by_id`` as newer servers do when the client asks for it."""
     publication = _protobuf(4, sample.opaque) + _tag(6, 0) + varint(SEQ)
     channel = _tag(1, 0) + varint(CHANNEL_ID) if by_id else _protobuf(2, TOPIC.encode())
@@ -111,20 +113,21 @@ def centrifugo_protobuf(sample: Sample, *, by_id: bool = False) -> bytes:
 
 
 def mqtt_3(sample: Sample) -> bytes:
-    """MQTT 3.1.1 section 3.3: PUBLISH with quality 0; it has neither a sequence number nor a time."""
+    """Return a PUBLISH of MQTT 3.1.1 (section 3.3) with quality 0; it has neither a sequence number nor a time."""
     rest = len(TOPIC).to_bytes(2) + TOPIC.encode() + sample.opaque
     return b"\x30" + varint(len(rest)) + rest
 
 
 def mqtt_5(sample: Sample) -> bytes:
-    """MQTT 5 section 3.3 with quality 0, an empty topic and property 0x23, the topic alias (3.3.2.3.4)."""
+    """Return a PUBLISH of MQTT 5 (section 3.3) with quality 0, an empty topic and property 0x23, the topic alias
+    (3.3.2.3.4)."""
     properties = b"\x23" + TOPIC_ALIAS.to_bytes(2)
     rest = b"\x00\x00" + varint(len(properties)) + properties + sample.opaque
     return b"\x30" + varint(len(rest)) + rest
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the low ones first: protobuf's integers, and MQTT's remaining length (2.2.3)."""
+    """Return seven bits a byte, the low ones first: protobuf's integers, and MQTT's remaining length (2.2.3)."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -154,7 +157,7 @@ FRAMINGS: tuple[tuple[str, int, Callable[[Sample], bytes]], ...] = (
 
 
 def measure(sample: Sample) -> list[Wired]:
-    """Every framing of one sample, each in one unmasked WebSocket frame."""
+    """Measure every framing of one sample, each in one unmasked WebSocket frame."""
     return [
         Wired(
             name,
@@ -169,7 +172,7 @@ def measure(sample: Sample) -> list[Wired]:
 
 
 def overheads_by_seq(seqs: tuple[int, ...] = (0, 100, 10_000, SEQ, 10_000_000)) -> list[tuple[int, int, int]]:
-    """(sequence number, JSON, MessagePack): our overhead in bytes on F1's message as its subject grows old.
+    """Return (sequence number, JSON, MessagePack): our overhead in bytes on F1's message as its subject grows old.
 
     0 is what standard quality sends.
     """

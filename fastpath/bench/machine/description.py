@@ -18,7 +18,7 @@ UNKNOWN = "unknown"
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on, and what ran."""
+    """Return what the measurement ran on, and what ran."""
     cpu = ""
     for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
         if line.startswith("model name"):
@@ -38,15 +38,15 @@ def machine() -> dict[str, Any]:
 
 @cache
 def revision() -> str:
-    """The revision that this process runs, as it was when first asked for: see ``revision_of``."""
+    """Return the revision that this process runs, as it was when first asked for: see ``revision_of``."""
     return revision_of(ROOT)
 
 
 def revision_of(root: Path) -> str:
-    """Git's name of what is checked out in a folder, with ``-dirty`` where a file that git knows is another.
+    """Return git's name of what is checked out in a folder, with ``-dirty`` where a file that git knows is another.
 
-    ``unknown`` where there is no git, or the folder is no checkout: one around it does not count, since a package
-    that is installed into a project has not the project's revision.
+    ``unknown`` where there is no git, or the folder is no checkout: one around it does not count, since a package that
+    is installed into a project has not the project's revision.
     """
     around = os.environ | {"GIT_CEILING_DIRECTORIES": str(root.resolve().parent)}
     try:

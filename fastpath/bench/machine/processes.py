@@ -15,7 +15,7 @@ STOP_SECONDS_MAX = 10
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody had a moment ago; held together, so that they differ."""
+    """Return ports that nobody had a moment ago; they are held together, so that they differ."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def settle(core: int | None) -> Callable[[], None]:
-    """What a child does before it becomes the server: its core, and as many files as it may open."""
+    """Return what a child does before it becomes the server: it takes its core, and as many files as it may open."""
 
     def before() -> None:
         if core is not None:
@@ -35,14 +35,14 @@ def settle(core: int | None) -> Callable[[], None]:
 
 
 def open_files_most() -> int:
-    """Let this process open as many files as it may; how many that is."""
+    """Let this process open as many files as it may; return how many that is."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 
 
 def stop(process: subprocess.Popen[Any]) -> None:
-    """End it, with force if it does not go."""
+    """End a process, with force if it does not go."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS_MAX)
@@ -60,7 +60,7 @@ def close_pipes(process: subprocess.Popen[Any]) -> None:
 
 
 def family(pid: int) -> list[int]:
-    """A process and what it has started, and so on, from /proc; the process alone where that does not tell."""
+    """Return a process and what it has started, and so on, from /proc; the process alone where that does not tell."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):

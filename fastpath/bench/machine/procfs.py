@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def cpu_ns(pids: Iterable[int]) -> int:
-    """CPU time of all threads of these processes, user and kernel, in ns; what has ended counts as nothing."""
+    """Return the CPU time of all threads of these processes, user and kernel, in ns; what has ended counts as
+    nothing."""
     total = 0
     for pid in pids:
         for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -29,18 +30,18 @@ def private_bytes(pids: Iterable[int]) -> int:
 
 
 def kernel_bytes() -> int:
-    """Memory of the whole machine that the kernel holds for sockets and the like."""
+    """Return the memory of the whole machine that the kernel holds for sockets and the like, in bytes."""
     figures = _figures(Path("/proc/meminfo"))
     return figures.get("Slab", 0) + figures.get("KernelStack", 0)
 
 
 def available_bytes() -> int:
-    """What the machine could still give."""
+    """Return the bytes that the machine could still give."""
     return _figures(Path("/proc/meminfo")).get("MemAvailable", 0)
 
 
 def filesystem(folder: Path) -> str:
-    """The kind of file system that a folder is on, such as ext4; empty if that cannot be told."""
+    """Return the kind of file system that a folder is on, such as ext4; empty if that cannot be told."""
     found, kind = "", ""
     try:
         lines = Path("/proc/self/mounts").read_text().splitlines()
@@ -58,7 +59,7 @@ def _rollup(pid: int) -> dict[str, int]:
 
 
 def _figures(path: Path) -> dict[str, int]:
-    """Lines ``Name: 12 kB`` as bytes."""
+    """Return lines ``Name: 12 kB`` as bytes."""
     result = {}
     try:
         lines = path.read_text().splitlines()

@@ -16,7 +16,7 @@ COST = "server_cpu_s_per_million"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`figures [F1 …] [--repeat N]`."""
+    """Add the options of `figures [F1 …] [--repeat N]`."""
     parser.add_argument("scenarios", nargs="*", default=["F1"], metavar="SCENARIO", help="default: F1")
     parser.add_argument("--repeat", type=int, default=7, metavar="N", help="pairs of measurements (default 7)")
     parser.add_argument("--duration", type=float, metavar="S", help="seconds measured, instead of the scenario's own")
@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _pair(name: str, changes: dict[str, float], options: Options, first: str) -> tuple[float, float]:
-    """The cost without and with figures; which is measured first changes from pair to pair, as a machine warms up."""
+    """Return the cost without and with figures; which is measured first changes from pair to pair, as a machine warms
+    up."""
     costs = {}
     for statistics in (first, "off" if first == "on" else "on"):
         scenario = SCENARIOS[name].changed(changes) if changes else SCENARIOS[name]

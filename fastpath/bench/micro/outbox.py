@@ -30,7 +30,8 @@ READY = "sending the outbox of"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`outbox [--postgres HOST --database NAME --user NAME] [--rows N] [--messages N] [--repeat N]`."""
+    """Add the options of `outbox [--postgres HOST --database NAME --user NAME] [--rows N] [--messages N] [--repeat
+    N]`."""
     parser.epilog = EPILOG
     parser.add_argument("--postgres", metavar="HOST", help="a server, or the folder of its socket")
     parser.add_argument("--database", default="postgres", metavar="NAME", help="an empty one (default postgres)")
@@ -95,13 +96,13 @@ class Site:
 
     @contextlib.contextmanager
     def sender(self) -> Iterator[int]:
-        """`realtime_outbox`, once it says that it sends."""
+        """Run `realtime_outbox`; yield its process id once it says that it sends."""
         with self._process(["-m", "django", "realtime_outbox"], READY) as process:
             yield process.pid
 
     @contextlib.contextmanager
     def filler(self) -> Iterator[Any]:
-        """A function that tells the filler what to do, and has what it says of it."""
+        """Yield a function that tells the filler what to do, and has what it says of it."""
         clients = f"ws://{self._clients}/"
         with self._process([str(self._folder / "filler.py"), clients], "ready") as process:
 

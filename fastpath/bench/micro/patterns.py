@@ -30,16 +30,16 @@ class _Nowhere(Link):
     """A client whose socket takes everything."""
 
     def write(self, data: bytes) -> None:
-        """Gone."""
+        """Drop what is written."""
 
     def lag(self, data: bytes, sent: int) -> None:
-        """A client of no socket takes all at once."""
+        """Do nothing: a client of no socket takes all at once."""
 
     def hold(self, why: int, held: bool) -> None:
-        """A client of no socket says nothing that could be held."""
+        """Do nothing: a client of no socket says nothing that could be held."""
 
     def close(self, code: int, reason: str) -> None:
-        """A client of no socket has none to close."""
+        """Do nothing: a client of no socket has none to close."""
 
 
 class CoreServer:
@@ -88,13 +88,13 @@ class CoreServer:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+    """Add the options of the subcommand."""
     parser.add_argument("--patterns", type=int, default=100_000, help="how many patterns (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=10_000, help="clients of one pattern (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and print; the exit status."""
+    """Measure and print; return the exit status."""
     gc.disable()
     count = arguments.patterns
     bare, full = publications(count)
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def publications(patterns: int) -> tuple[list[float], list[float]]:
-    """µs of a publication, by NAMES: without patterns and with them, measured in turn."""
+    """Return µs of a publication, by NAMES: without patterns and with them, measured in turn."""
     names = [f"/s/{number}" for number in range(SUBJECTS)]
     bare, full = CoreServer(), CoreServer()
     for server in (bare, full):
@@ -149,7 +149,7 @@ def publications(patterns: int) -> tuple[list[float], list[float]]:
 
 
 def crowd(clients: int) -> tuple[float, float, float]:
-    """ms of a new subject's first message, of another, and of a right that all lose, with so many clients."""
+    """Return ms of a new subject's first message, of another, and of a right that all lose, with so many clients."""
     server = CoreServer()
     for _ in range(clients):
         server.subscribe("/s/**")
@@ -166,7 +166,7 @@ def crowd(clients: int) -> tuple[float, float, float]:
 
 
 def _each(measured: Callable[[int], None], count: int) -> float:
-    """µs for one of so many, in the best of the rounds: the others were disturbed."""
+    """Return µs for one of so many, in the best of the rounds: the others were disturbed."""
     times = []
     for turn in range(ROUNDS):
         begin = time.perf_counter()

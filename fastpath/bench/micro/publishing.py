@@ -42,7 +42,7 @@ class Round:
 
 
 class Kind:
-    """What is called, by how many processes, and the server that answers; ``work`` lets all threads call."""
+    """A kind of call, by so many processes, and the server that answers; ``work`` lets all threads call."""
 
     def __init__(self, name: str, title: str, server: Sequence[int], processes: list[subprocess.Popen[str]]) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Kind:
         self._processes = processes
 
     def work(self, seconds: float) -> None:
-        """A round; raises BenchError when a call fails."""
+        """Work for a round; raise BenchError when a call fails."""
         before = cpu_ns(self._server)
         for process in self._processes:
             assert process.stdin is not None
@@ -78,12 +78,12 @@ class Kind:
         )
 
     def middle(self, figure: Callable[[Round], float]) -> float:
-        """The median of a figure over the rounds."""
+        """Return the median of a figure over the rounds."""
         return median(map(figure, self.rounds))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`publishing [--processes N] [--threads N] [--seconds S] [--repeat N]`."""
+    """Add the options of `publishing [--processes N] [--threads N] [--seconds S] [--repeat N]`."""
     parser.epilog = EPILOG
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="default 2")
     parser.add_argument("--threads", type=int, default=25, metavar="N", help="of each process (default 25)")
@@ -122,7 +122,7 @@ def _cost(one: Round) -> float:
 
 
 def _kinds(stack: contextlib.ExitStack, processes: int, threads: int) -> Iterator[Kind]:
-    """Those that can be measured here; the bare one is the last."""
+    """Yield the kinds that can be measured here; the bare one is the last."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fp-bench-")))
     (folder / "callers.py").write_text(PROGRAM)
     (folder / "echo.py").write_text(ECHO)
@@ -145,7 +145,7 @@ def _kinds(stack: contextlib.ExitStack, processes: int, threads: int) -> Iterato
 
 
 def started(stack: contextlib.ExitStack, program: Sequence[str | Path], title: str) -> subprocess.Popen[str]:
-    """A process that has said that it is ready."""
+    """Start a process; return it when it has said that it is ready."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, *map(str, program)],

@@ -40,7 +40,7 @@ def _subject(number: int) -> str:
 
 
 def _mixed(number: int, chance: random.Random) -> tuple[str, str]:
-    """Users, groups and everyone; subjects alone, one level, all below, and a wildcard in the middle."""
+    """Draw users, groups and everyone; subjects alone, one level, all below, and a wildcard in the middle."""
     draw = chance.random()
     if draw < 0.6:
         who = f"user:{chance.randrange(USERS)}"
@@ -53,20 +53,20 @@ def _mixed(number: int, chance: random.Random) -> tuple[str, str]:
 
 
 def _everyone(number: int, chance: random.Random) -> tuple[str, str]:
-    """All about everyone: one tree holds them all."""
+    """Draw rules that are all about everyone: one tree holds them all."""
     del chance
     return "everyone", _subject(number)
 
 
 def _wildcards(number: int, chance: random.Random) -> tuple[str, str]:
-    """One holder, wildcards at every level of deep patterns: most places to look at for one subject."""
+    """Draw rules of one holder, wildcards at every level of deep patterns: most places to look at for one subject."""
     del number
     segments = [chance.choice(("*", f"l{level}", f"x{chance.randrange(40)}")) for level in range(8)]
     return "everyone", "/stocks/" + "/".join(segments)
 
 
 def _same(number: int, chance: random.Random) -> tuple[str, str]:
-    """One pattern for all users: each has a rule of its own."""
+    """Draw one pattern for all users: each has a rule of its own."""
     del chance
     return f"user:{number}", "/stocks/*/**"
 
@@ -89,13 +89,13 @@ class Checked:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the subcommand."""
+    """Add the options of the subcommand."""
     parser.add_argument("--rules", type=int, default=100_000, help="how many rules (default: %(default)s)")
     parser.add_argument("--core", type=int, help="pin the sidecar to this core")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and print; the exit status."""
+    """Measure and print; return the exit status."""
     count = arguments.rules
     print(f"| one check of a right, µs (p50 / p99) | {FEW} rules | {count:,} rules |\n|---|---|---|")
     for shape in SHAPES:
@@ -113,7 +113,7 @@ def _pair(times: tuple[float, float]) -> str:
 
 
 def records(shape: str, count: int) -> list[dict[str, Any]]:
-    """So many rules as Django sends them (protocol.md 8.2); the same ones each time."""
+    """Return so many rules as Django sends them (protocol.md 8.2); the same ones each time."""
     make, chance = SHAPES[shape][0], random.Random(SEED)  # noqa: S311 - repeatable, no secret
     found = []
     for number in range(count):
@@ -145,7 +145,8 @@ def _checks(shape: str, count: int) -> tuple[float, float]:
 
 
 def serve(count: int, core: int | None = None) -> dict[str, float]:
-    """A sidecar with so many mixed rules: what it takes to send them, to subscribe, and to open a window for all."""
+    """Run a sidecar with so many mixed rules; return what it takes to send them, to subscribe, and to open a window for
+    all."""
     rules = [*RULES, *records("mixed", count)]
     with sidecar(core) as server, Control(server.control, timeout_seconds=60) as control:
         pid = server.pids[-1]
@@ -210,7 +211,7 @@ def _client(server: Server) -> Iterator[ClientConnection]:
 
 @contextmanager
 def _pinging(server: Server) -> Iterator[list[float]]:
-    """Another client asks ``ping`` again and again; how long each answer took, in ms."""
+    """Have another client ask ``ping`` again and again; yield how long each answer took, in ms."""
     pongs: list[float] = []
     stop = threading.Event()
 

@@ -11,7 +11,7 @@ Bar = tuple[str, float, str]
 """A label, a value, and what stands behind the bar."""
 
 WIDTH, ROW, TEXT = 480, 28, 74
-"""Of the chart, of a row with its bar, and of the room for the text behind the longest bar."""
+"""Units of the chart, of a row with its bar, and of the room for the text behind the longest bar."""
 CHARACTER = 9
 """The width of a bold character; the room for labels is reckoned with it."""
 CLIP = 6

@@ -42,7 +42,8 @@ def write_figures(path: Path, runs: Sequence[Run]) -> None:
 
 
 def section(runs: Sequence[Run], found: Iterable[Figure], folder: str = "") -> str:
-    """What goes between the markers: the circumstances, then each figure: heading, note, chart of a folder, table."""
+    """Return what goes between the markers: the circumstances, then each figure: heading, note, chart of a folder,
+    table."""
     parts = ["\n".join(f"* {name}: {value}" for name, value in circumstances(runs))]
     for figure in found:
         drawn = [f"![{figure.title}]({folder}/{figure.chart})"] if folder and figure.bars else []
@@ -51,7 +52,7 @@ def section(runs: Sequence[Run], found: Iterable[Figure], folder: str = "") -> s
 
 
 def markdown(table: Table) -> str:
-    """A table as Markdown; a missed target is set bold."""
+    """Return a table as Markdown; a missed target is set bold."""
     head, *lines = table
     out = [row(head), row(["---", *["---:"] * (len(head) - 1)])]
     out += [row([f"**{cell}**" if cell == "missed" else cell for cell in line]) for line in lines]
@@ -59,12 +60,13 @@ def markdown(table: Table) -> str:
 
 
 def row(cells: Sequence[str]) -> str:
-    """One row of a table."""
+    """Return one row of a table."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def circumstances(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """What a reader needs to judge the numbers: the first run's machine, the revisions, the date, the commands."""
+    """Return what a reader needs to judge the numbers: the first run's machine, the revisions, the date, the
+    commands."""
     machine = runs[0].get("machine", {}) if runs else {}
     lines = [(_caption(name), _plain(value)) for name, value in machine.items() if name != "revision"]
     lines.append(("Revision", "; ".join(dict.fromkeys(str(run["machine"]["revision"]) for run in runs))))

@@ -19,7 +19,7 @@ class ResultsError(FastpathError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`report FILE … [--docs FILE]`."""
+    """Add the options of `report FILE … [--docs FILE]`."""
     parser.add_argument("results", nargs="+", type=Path, metavar="FILE", help="what --output of run or compare wrote")
     parser.add_argument(
         "--docs",
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def load(paths: Iterable[Path], key: str = "scenario") -> list[Run]:
-    """The runs of files, each a line of JSON that has a text under ``key`` and a machine. Raises ResultsError."""
+    """Return the runs of files, each a line of JSON that has a text under ``key`` and a machine; raise ResultsError."""
     runs: list[Run] = []
     for path in paths:
         try:

@@ -25,7 +25,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Target:
-    """What a scenario has to reach: ``figure`` of a run, at most (or at least) ``limit``."""
+    """The target that a scenario has to reach: ``figure`` of a run, at most (or at least) ``limit``."""
 
     text: str
     figure: Callable[[Run], float | None]
@@ -37,7 +37,7 @@ class Target:
     is_ratio: bool = False
 
     def met(self, value: float) -> bool:
-        """Whether a median reaches the limit."""
+        """Return whether a median reaches the limit."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -68,18 +68,18 @@ class Row:
     label: str = ""
 
     def spread(self, figure: str | Callable[[Run], float | None]) -> Spread | None:
-        """A figure over the runs that have it; None if none has."""
+        """Return a figure over the runs that have it; None if none has."""
         look = figure if callable(figure) else _key(figure)
         values = [value for run in self.runs if (value := look(run)) is not None]
         return Spread(median(values), min(values), max(values)) if values else None
 
     def value(self, figure: str) -> float | None:
-        """The median of a figure, or None."""
+        """Return the median of a figure, or None."""
         spread = self.spread(figure)
         return None if spread is None else spread.median
 
     def total(self, key: str) -> int:
-        """A count added up over the runs."""
+        """Return a count added up over the runs."""
         return sum(int(run.get(key) or 0) for run in self.runs)
 
     @property
@@ -96,7 +96,8 @@ class Row:
 
 
 def rows(runs: Iterable[Run]) -> list[Row]:
-    """The runs grouped, in the scenarios' order; a label names form and connections only where they tell rows apart."""
+    """Return the runs grouped, in the scenarios' order; a label names form and connections only where they tell rows
+    apart."""
     found: dict[tuple[str, str, str, int], Row] = {}
     for run in runs:
         key = (
@@ -119,7 +120,7 @@ def rows(runs: Iterable[Run]) -> list[Row]:
 
 
 def count(value: float | None) -> str:
-    """A large number with few digits: 18k, 5.2M."""
+    """Return a large number with few digits: 18k, 5.2M."""
     if value is None:
         return "–"
     for limit, suffix in ((1e6, "M"), (1e3, "k")):
@@ -129,27 +130,27 @@ def count(value: float | None) -> str:
 
 
 def cost(value: float | None) -> str:
-    """CPU seconds per million with three digits that count."""
+    """Return CPU seconds per million with three digits that count."""
     return "–" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def milliseconds(value: float | None) -> str:
-    """A latency with as many digits as it deserves."""
+    """Return a latency with as many digits as it deserves."""
     return "–" if value is None else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def kibibytes(value: float | None) -> str:
-    """Bytes as KiB."""
+    """Return bytes as KiB."""
     return "–" if value is None else f"{value / 1024:.2f}"
 
 
 def times(value: float) -> str:
-    """A ratio."""
+    """Return a ratio as text."""
     return f"{value:.2f}"
 
 
 def _number(scenario: str) -> tuple[str, int, str]:
-    """F2 before F10, and what follows the number after both."""
+    """Return what sorts F2 before F10, and what follows the number after both."""
     letters = scenario.rstrip("0123456789")
     digits = scenario[len(letters) :]
     return (letters, int(digits), "") if digits else (scenario, 0, scenario)
@@ -164,7 +165,7 @@ def _key(name: str) -> Callable[[Run], float | None]:
 
 
 def _per_core(run: Run) -> float | None:
-    """Deliveries that one core pays for in a second."""
+    """Return the deliveries that one core pays for in a second."""
     value = run.get("server_cpu_s_per_million")
     return 1e6 / value if value else None
 

@@ -23,7 +23,7 @@ class Figure:
     note: str
     table: Table
     bars: list[Bar] = field(default_factory=list)
-    """What its chart shows, if it has one."""
+    """Bars of the figure's chart, if it has one."""
 
     @property
     def chart(self) -> str:
@@ -41,7 +41,7 @@ COMPARED = ["Server", "CPU s/M", "× ours", "Deliveries/s", "p50 ms", "p99 ms", 
 
 
 def figures(runs: Sequence[Run]) -> list[Figure]:
-    """Every figure that these results have something for."""
+    """Return every figure that these results have something for."""
     measured = [row for row in rows(runs) if not row.peer]
     compared = [row for row in rows(runs) if row.peer]
     found = [_scenarios(measured), _ratios(measured), _latency(measured), _throughput(measured)]
@@ -76,7 +76,7 @@ def _scenarios(measured: Sequence[Row]) -> Figure:
 
 
 def measured_text(verdict: Verdict) -> str:
-    """A verdict's value with its spread, in the target's own unit."""
+    """Return a verdict's value with its spread, in the target's own unit."""
     spread = verdict.value
     if spread is None:
         return "–"
@@ -140,13 +140,13 @@ def comparison(scenario: str, servers: Sequence[Row]) -> Figure:
 
 
 def floor_line(mine: Row | None, own_cost: float | None) -> Table:
-    """The bare C server's line, of which only the cost counts; none where it was not measured."""
+    """Return the bare C server's line, of which only the cost counts; none where it was not measured."""
     value = mine.value("floor_cpu_s_per_million") if mine else None
     return [] if value is None else [["Floor (bare C)", cost(value), _times(value, own_cost), *["–"] * 6]]
 
 
 def compared_line(row: Row, own_cost: float | None) -> list[str]:
-    """One server's figures beside ours."""
+    """Return one server's figures beside ours."""
     value = row.value(COST)
     return [
         "Fastpath" if row.peer == OURS else PEERS[row.peer].title if row.peer in PEERS else row.peer,
@@ -162,7 +162,7 @@ def compared_line(row: Row, own_cost: float | None) -> list[str]:
 
 
 def wire_figures() -> list[Figure]:
-    """Bytes a message: one table for each sample, and one for how ours grows with the sequence number."""
+    """Return bytes a message: one table for each sample, and one for how ours grows with the sequence number."""
     found = []
     for sample in wire_sizes.SAMPLES:
         table: Table = [["Framing", "Bytes", "Overhead", "WebSocket header", "Deflated"]]

@@ -9,7 +9,7 @@ from .tables import wire_figures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`wire` has no options."""
+    """Add nothing, as `wire` has no options."""
     del parser
 
 

@@ -23,11 +23,11 @@ Measure = Callable[[int, float], Run]
 """Run the spread scenario with so many clients at so many messages a second for each."""
 
 FILES_LEFT = 600
-"""Of a process's open files, those that are not for clients."""
+"""Number of a process's open files that are not for clients."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The search's bounds, and what the estimate assumes."""
+    """Add the options: the search's bounds, and what the estimate assumes."""
     parser.add_argument(
         "--vary",
         choices=("clients", "rate"),
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The search against a sidecar that is started for each measurement; 1 if no load held."""
+    """Search against a sidecar that is started for each measurement; return 1 if no load held."""
     open_files_most()
     options = options_of(arguments)
 
@@ -101,7 +101,8 @@ def find(arguments: argparse.Namespace, measure: Measure) -> int:
 
 
 def probe(run: Run, load: float) -> Probe:
-    """What a run of the spread scenario says of its load; its ``rate`` is what each client should get a second."""
+    """Return what a run of the spread scenario says of its load; its ``rate`` is what each client should get a
+    second."""
     return Probe(
         load=load,
         p99_ms=float(run["p99_ms"]) if run.get("p99_ms") is not None else float("nan"),
@@ -112,7 +113,7 @@ def probe(run: Run, load: float) -> Probe:
 
 
 def outcome(found: Search, arguments: argparse.Namespace) -> list[str]:
-    """The capacity in words."""
+    """Return the capacity in words."""
     what = "clients" if arguments.vary == "clients" else "messages/s a client"
     beside = (
         f"{arguments.rate:g} messages/s a client"
@@ -136,7 +137,7 @@ def outcome(found: Search, arguments: argparse.Namespace) -> list[str]:
 
 
 def estimate(found: Search, run: Run, arguments: argparse.Namespace) -> Plan | None:
-    """The machines for users who get ``--rate`` each, from the deliveries that held; None if no load held.
+    """Return the machines for users who get ``--rate`` each, from the deliveries that held; None if no load held.
 
     A connection's memory is the server's whole memory by its clients, which is more than what one more would take.
     """
@@ -156,7 +157,7 @@ def estimate(found: Search, run: Run, arguments: argparse.Namespace) -> Plan | N
 
 
 def files_max() -> int:
-    """How many clients one process may hold here."""
+    """Return how many clients one process may hold here."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1] - FILES_LEFT
 
 

@@ -12,7 +12,7 @@ P99_MS_MAX = 15.0
 
 @dataclass(frozen=True)
 class Probe:
-    """What one measurement at one load showed."""
+    """The figures of one measurement at one load."""
 
     load: float
     p99_ms: float
@@ -21,7 +21,7 @@ class Probe:
     expected_per_s: float
 
     def fault(self, p99_ms_max: float) -> str:
-        """Why this load is too much, in a few words; empty if it holds."""
+        """Return why this load is too much, in a few words; empty if it holds."""
         if self.lost:
             return f"{self.lost} messages lost"
         if self.deliveries_per_s < 0.95 * self.expected_per_s:
@@ -38,7 +38,7 @@ class Search:
     held: Probe | None = None
     failed: Probe | None = None
     why: str = ""
-    """Of ``failed``; empty when the search ended at the greatest load allowed."""
+    """Reason why ``failed`` did; empty when the search ended at the greatest load allowed."""
     probes: list[Probe] = field(default_factory=list)
 
 
@@ -90,7 +90,7 @@ def search(
 
 @dataclass(frozen=True)
 class Plan:
-    """What the estimate rests on, and its outcome; ``headroom`` is the part of a core that stays free."""
+    """The figures that the estimate rests on, and its outcome; ``headroom`` is the part of a core that stays free."""
 
     users: int
     rate: float
@@ -123,17 +123,17 @@ class Plan:
 
     @property
     def bound(self) -> str:
-        """Which of the three decides."""
+        """The name of the one of the three needs that decides."""
         needs = {"CPU": self.by_cpu, "open files": self.by_files, "memory": self.by_memory}
         return max(needs, key=needs.__getitem__)
 
 
 KERNEL_BYTES_PER_CONNECTION = 4.9 * 1024
-"""What the kernel keeps for one end of a quiet TCP connection, beside the server's own memory."""
+"""Bytes that the kernel keeps for one end of a quiet TCP connection, beside the server's own memory."""
 
 
 def lines(plan: Plan) -> list[str]:
-    """The estimate and everything that it assumes, as text."""
+    """Return the estimate and everything that it assumes, as text."""
     count = f"{plan.machines:,} machine{'s' if plan.machines != 1 else ''}"
     return [
         f"{plan.users:,} users with {plan.rate:g} messages/s each need {count}; what decides is {plan.bound}:",

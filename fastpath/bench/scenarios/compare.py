@@ -24,7 +24,8 @@ from .scenarios import SCENARIOS as ALL_SCENARIOS
 from .scenarios import Scenario
 
 SCENARIOS = ("F1", "F2", "F3", "F5")
-"""Those that every server can do: plain subjects, one publisher; the others need conflation, pairs or our figures."""
+"""Scenarios that every server can do: plain subjects, one publisher; the others need conflation, pairs or our
+figures."""
 
 SLOW: dict[str, dict[str, Any]] = {
     "F1": {"connections": 100},
@@ -32,8 +33,8 @@ SLOW: dict[str, dict[str, Any]] = {
     "F3": {"window": 4},
     "F5": {"connections": 100, "window": 16},
 }
-"""What a scenario is cut down to for a server that takes a hundredth of the load: else its window alone would take
-longer to deliver than the measurement lasts."""
+"""Changes by which a scenario is cut down for a server that takes a hundredth of the load: else its window alone would
+take longer to deliver than the measurement lasts."""
 
 Measure = Callable[[str, "peers.Running | None", dict[str, Any]], Run]
 """Run one scenario against a peer, or with None against ours and perhaps the floor, with changes to its size."""
@@ -44,7 +45,7 @@ class CompareError(FastpathError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`compare [SCENARIO …] [--peers A,B] [--output FILE] [--json]`."""
+    """Add the options of `compare [SCENARIO …] [--peers A,B] [--output FILE] [--json]`."""
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {' '.join(SCENARIOS)}; default all")
     parser.add_argument("--peers", default="", metavar="A,B", help=f"of {','.join(peers.PEERS)}; default all")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the results, for `report`")
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure_ours(scenario: Scenario, options: Options) -> Run:
-    """The sidecar, and the floor beside it if there is one."""
+    """Measure the sidecar, and the floor beside it if there is one."""
     with fastpath_server.sidecar(
         options.server_core, workers=options.workers, tls=options.tls, settings=options.settings
     ) as server:
@@ -92,7 +93,7 @@ def measure_ours(scenario: Scenario, options: Options) -> Run:
 
 
 def measure_other(scenario: Scenario, running: peers.Running, options: Options) -> Run:
-    """A peer; where a publishing connection is bound to one subject, there is one for each."""
+    """Measure a peer; where a publishing connection is bound to one subject, there is one for each."""
     dialect = DIALECTS[running.peer.dialect]()
     if dialect.publisher_per_subject:
         scenario = scenario.changed({"pairs": True})
@@ -117,7 +118,7 @@ def measure_server(scenario: Scenario, server: fastpath_server.Server, dialect: 
 
 
 def chosen(names: str) -> list[peers.Peer]:
-    """The peers of a comma-separated list; empty means all. Raises CompareError naming those that exist."""
+    """Return the peers of a comma-separated list; empty means all. Raises CompareError naming those that exist."""
     wanted = [name for name in names.split(",") if name] or list(peers.PEERS)
     for name in wanted:
         if name not in peers.PEERS:

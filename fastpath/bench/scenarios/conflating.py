@@ -12,7 +12,7 @@ INTERVAL_MS = 500
 
 
 def measure(scenario: Scenario, options: Options) -> Result:
-    """Conflated clients under the full rate; then plain clients that are sent each subject once an interval.
+    """Measure conflated clients under the full rate; then plain clients that are sent each subject once an interval.
 
     ``ratio`` is the one cost by the other, each for a delivery; ``ratio_beyond_intake`` leaves out what the
     publications cost when only one client reads one of the subjects: receiving, numbering and storing them. Lost are

@@ -25,8 +25,9 @@ VERIFICATIONS = 2000
 
 
 def measure(scenario: Scenario, options: Options) -> Result:
-    """``connect_cpu_us`` without a token, ``connect_hs256_cpu_us`` with one of its own for each connection, and what
-    verifying a token costs alone: by the server's own function, and by PyJWT for algorithms that it does not take."""
+    """Measure ``connect_cpu_us`` without a token, ``connect_hs256_cpu_us`` with one of its own for each connection, and
+    what verifying a token costs alone: by the server's own function, and by PyJWT for algorithms that this function
+    does not take."""
     with fastpath_server.sidecar(
         options.server_core, mode="none", workers=options.workers, settings=options.settings
     ) as server:
@@ -57,7 +58,7 @@ def measure(scenario: Scenario, options: Options) -> Result:
 
 
 def _connect(scenario: Scenario, server: Server, dialect: Dialect, options: Options) -> tuple[float, float]:
-    """CPU time of the server for each connection in us, and connections a second."""
+    """Return the CPU time of the server for each connection in us, and connections a second."""
     with pinned(options.load_core):
         plan = scenario.plan()
         warm = Swarm(dialect, sockets_for(server, options.tls), plan[:WARM_CONNECTIONS], first=len(plan))
@@ -75,7 +76,8 @@ def _connect(scenario: Scenario, server: Server, dialect: Dialect, options: Opti
 
 
 def verifications() -> dict[str, float]:
-    """Microseconds for one token, by who verifies it and its algorithm; those that cannot run here are left out."""
+    """Return microseconds for one token, by who verifies it and its algorithm; those that cannot run here are left
+    out."""
     secret = "a secret of the benchmark, long enough"  # noqa: S105 - it signs nothing but this
     usual = fastpath_server.mint(secret, "user1", [fastpath_server.SUBSCRIBERS])
     now, keys = int(time.time() * 1000), Keys(secret)
@@ -105,7 +107,7 @@ def _microseconds(work: Callable[[], object]) -> float:
 
 
 def _keys() -> dict[str, tuple[Any, Any]]:
-    """Key pairs for PyJWT's other algorithms, which need the package cryptography."""
+    """Return key pairs for PyJWT's other algorithms, which need the package cryptography."""
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519, rsa  # noqa: PLC0415 - only if it is there
     except ImportError:

@@ -20,8 +20,11 @@ RETRIES_EACH = 2000
 
 
 def measure(scenario: Scenario, options: Options) -> Result:
-    """All connected, then every subject published at a rate that makes 40,000 deliveries a second in all; nothing is
-    pinned, since both sides need every core. ``workers`` are as many as the connections need files, if not given."""
+    """Connect all, then publish every subject at a rate that makes 40,000 deliveries a second in all; nothing is
+    pinned, since both sides need every core.
+
+    ``workers`` are as many as the connections need files, if not given.
+    """
     workers = max(options.workers, processes_for(scenario.connections + scenario.connections // 20))
     processes = processes_for(scenario.connections)
     rate = DELIVERIES_PER_S / scenario.connections

@@ -22,7 +22,7 @@ from .scenarios import Scenario
 
 @dataclass(frozen=True)
 class Options:
-    """What a run is asked for besides its scenario; cores are None where they are not pinned."""
+    """The options of a run besides its scenario; cores are None where they are not pinned."""
 
     form: str = "json"
     publish_via: str = ""
@@ -37,7 +37,7 @@ class Options:
     command: str = ""
     progress: Progress | None = None
     slow: str = ""
-    """What subscriptions ask for in case that they lag (protocol.md 3.2)."""
+    """Policy that subscriptions ask for in case that they lag (protocol.md 3.2)."""
 
     @property
     def shown(self) -> dict[str, str]:
@@ -47,7 +47,7 @@ class Options:
 
 
 def cores(server_core: int | None, load_core: int | None) -> tuple[int | None, int | None]:
-    """The two cores if this process may use both; None where the machine has only one."""
+    """Return the two cores if this process may use both; None where the machine has only one."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         return None, None
@@ -56,7 +56,7 @@ def cores(server_core: int | None, load_core: int | None) -> tuple[int | None, i
 
 @contextlib.contextmanager
 def pinned(core: int | None) -> Iterator[None]:
-    """This process on one core for a while."""
+    """Pin this process to one core for a while."""
     before = os.sched_getaffinity(0)
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -67,7 +67,7 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def measure_own(scenario: Scenario, options: Options, **dialect: Any) -> Result:
-    """The sidecar, started for it."""
+    """Measure the sidecar, which is started for that."""
     with fastpath_server.sidecar(
         options.server_core, workers=options.workers, tls=options.tls, settings=options.settings
     ) as server:
@@ -75,7 +75,7 @@ def measure_own(scenario: Scenario, options: Options, **dialect: Any) -> Result:
 
 
 def measure_server(scenario: Scenario, server: Server, options: Options, **dialect: Any) -> Result:
-    """A sidecar that runs."""
+    """Measure a sidecar that runs."""
     spoken = fastpath(options.form, server.token, **dialect)
     shown = {"settings": server.settings | options.shown, "command": options.command}
     with loaded(scenario, server, spoken, options) as load:
@@ -83,7 +83,7 @@ def measure_server(scenario: Scenario, server: Server, options: Options, **diale
 
 
 def measure_floor(scenario: Scenario, options: Options) -> Result:
-    """The bare C program beside it."""
+    """Measure the bare C program."""
     dialect = FloorAll() if scenario.interest == "all" else Floor()
     with (
         fastpath_server.floor(options.floor, scenario.coalesces, options.server_core) as server,
@@ -93,7 +93,7 @@ def measure_floor(scenario: Scenario, options: Options) -> Result:
 
 
 def measure_beside(scenario: Scenario, options: Options) -> Result:
-    """The sidecar and, if there is one, the floor right after it with the same generator."""
+    """Measure the sidecar and, if there is one, the floor right after it with the same generator."""
     own = measure_own(scenario, options)
     if not options.floor:
         return own
@@ -104,7 +104,8 @@ def measure_beside(scenario: Scenario, options: Options) -> Result:
 def loaded(
     scenario: Scenario, server: Server, dialect: Dialect, options: Options, tracked: Iterable[int] = ()
 ) -> Iterator[Load]:
-    """A connected swarm with its publishers, on the load's core; ``tracked`` are read in full besides the sample."""
+    """Yield a connected swarm with its publishers, on the load's core; ``tracked`` are read in full besides the
+    sample."""
     with pinned(options.load_core):
         sockets = sockets_for(server, options.tls)
         swarm = Swarm(dialect, sockets, scenario.plan(), sample_every=options.sample_every, tracked=tracked)
@@ -120,7 +121,7 @@ def loaded(
 
 
 def sockets_for(server: Server, tls: bool) -> Sockets:
-    """Plain, or TLS that takes the server's certificate as it is: it is the generator's own."""
+    """Return sockets: plain, or TLS that takes the server's certificate as it is, as it is the generator's own."""
     if not tls or server.name != "fastpath":
         return Sockets(server.host, server.port)
     context = ssl.create_default_context()

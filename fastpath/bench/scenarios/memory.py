@@ -24,7 +24,7 @@ NAMES = 100
 
 
 def measure(scenario: Scenario, options: Options) -> Result:
-    """``memory_per_connection_bytes`` of the server's own memory, the kernel's part of both ends beside it; and
+    """Measure ``memory_per_connection_bytes`` of the server's own memory, the kernel's part of both ends beside it; and
     ``memory_per_subject_bytes`` beyond content and name, without history and with the one message cached."""
     connected = _connections(scenario, options)
     bare = _subjects(scenario, options, {"cache_messages": "0"})
@@ -77,7 +77,7 @@ def _connections(scenario: Scenario, options: Options) -> Result:
 
 
 def _subjects(scenario: Scenario, options: Options, settings: Mapping[str, str]) -> float:
-    """What each subject's snapshot adds, less its content and its name."""
+    """Return what each subject's snapshot adds, less its content and its name."""
     one = scenario.changed({"connections": 1, "interest": "one"})
     with fastpath_server.sidecar(options.server_core, settings=options.settings | dict(settings)) as server:
         dialect = _dialect(server, options)
@@ -105,7 +105,7 @@ def _subjects(scenario: Scenario, options: Options, settings: Mapping[str, str])
 
 
 def _reading(server: fastpath_server.Server, options: Options) -> Fastpath:
-    """Of the connections, in whichever form they read."""
+    """Return the dialect of the connections, in whichever form they read."""
     return fastpath(options.form, server.token)
 
 

@@ -19,13 +19,13 @@ KEYS = (
     "lost", "doubled", "reordered", "sampled_connections", "connections", "deliveries", "published", "duration_s",
     "server_pids", "server_memory_bytes", "settings", "command", "form", "machine",
 )  # fmt: skip
-"""What every result has; ``floor_cpu_s_per_million`` and ``ratio`` come with a floor."""
+"""Keys that every result has; ``floor_cpu_s_per_million`` and ``ratio`` come with a floor."""
 
 
 def result(
     scenario: str, title: str, swarm: Swarm, measured: Measured, pids: Sequence[int], *, connections: int, **more: Any
 ) -> Result:
-    """The result of one measurement with one swarm."""
+    """Return the result of one measurement with one swarm."""
     return summary(
         scenario, title, measured, swarm.tally, pids,
         sampled=swarm.sampled_count, form=swarm.dialect.form, connections=connections, **more,
@@ -36,7 +36,7 @@ def summary(
     scenario: str, title: str, measured: Measured, tally: Tally, pids: Sequence[int],
     *, connections: int, sampled: int, form: str, **more: Any,
 ) -> Result:  # fmt: skip
-    """The common keys; ``server_cpu_s_per_million`` is None when nothing was delivered."""
+    """Return the common keys; ``server_cpu_s_per_million`` is None when nothing was delivered."""
     cost = measured.cpu_s * 1e6 / measured.deliveries if measured.deliveries else None
     return {
         "scenario": scenario,
@@ -68,7 +68,7 @@ def summary(
 
 
 def beside(own: Result, floor: Result, program: str, coalesced: bool) -> Result:
-    """Our result with the floor's cost and what ours is of it."""
+    """Return our result with the floor's cost and what ours is of it."""
     own_cost, floor_cost = own["server_cpu_s_per_million"], floor["server_cpu_s_per_million"]
     return own | {
         "floor_cpu_s_per_million": floor_cost,
@@ -81,7 +81,7 @@ def beside(own: Result, floor: Result, program: str, coalesced: bool) -> Result:
 
 
 def lines(results: Iterable[Mapping[str, Any]]) -> str:
-    """The results as text, one line of JSON each."""
+    """Return the results as text, one line of JSON each."""
     return "".join(json.dumps(one) + "\n" for one in results)
 
 

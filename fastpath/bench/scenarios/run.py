@@ -28,7 +28,7 @@ MEASURES: dict[str, Callable[[Scenario, Options], Result]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`run F1 [F2 …|all] [--floor PROGRAM] …`."""
+    """Add the options of `run F1 [F2 …|all] [--floor PROGRAM] …`."""
     parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)}, or all")
     parser.add_argument("--json", action="store_true", help="each result as one line of JSON on the standard output")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all results, a line of JSON each")
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `compare` and `capacity` take as well."""
+    """Add the options that `compare` and `capacity` take as well."""
     parser.add_argument(
         "--form",
         choices=("json", "msgpack", "sse", "stream"),
@@ -57,7 +57,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """The options of a command line."""
+    """Return the options of a command line."""
     server_core, load_core = cores(arguments.server_core, arguments.load_core)
     if not 1 <= arguments.sample <= 20:
         raise BenchError("--sample is 1 (every connection) to 20: at least one in 20 is read in full")
@@ -76,7 +76,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 
 def _floor(program: str) -> str:
-    """The program; with ``auto`` ours, or none where it cannot be compiled, which is said."""
+    """Return the program; with ``auto`` ours, or none where it cannot be compiled, which is said."""
     if program != "auto":
         return program
     try:
@@ -90,7 +90,7 @@ HIDDEN = ("scenario", "title", "settings", "command", "server_pids", "form", "ma
 
 
 def text(one: Result) -> str:
-    """A result for people: each figure on a line."""
+    """Return a result for people: each figure on a line."""
     lines = [f"{one['scenario']}: {one['title']} ({one['form']})"]
     for name, value in one.items():
         if name not in HIDDEN:

@@ -38,10 +38,10 @@ class Scenario:
     pairs: bool = False
     publish_via: str = "port"
     burst: bool = False
-    """Whether all subjects are published at the same moment."""
+    """True if all subjects are published at the same moment."""
 
     def plan(self) -> Plan:
-        """The subjects of each connection."""
+        """Return the subjects of each connection."""
         if self.interest == "all":
             everything = range(self.subjects)
             return [everything] * self.connections
@@ -51,7 +51,7 @@ class Scenario:
         return [range(i % self.subjects, i % self.subjects + 1) for i in range(self.connections)]
 
     def changed(self, changes: dict[str, Any]) -> Scenario:
-        """With some values replaced."""
+        """Return the scenario with some values replaced."""
         return replace(self, **changes)
 
 

@@ -21,7 +21,7 @@ RECOVERY_SECONDS_MAX = 60.0
 
 
 def measure(scenario: Scenario, options: Options) -> Result:
-    """With the load of F1; ``f3`` holds the same for that of F3."""
+    """Measure with the load of F1; ``f3`` holds the same for that of F3."""
     first = _measure(SCENARIOS["F1"].changed({"connections": scenario.connections}), options)
     second = _measure(SCENARIOS["F3"], options)
     keys = ("p99_ms", "p99_before_ms", "p99_rise_percent", "memory_peak_bytes", "slow_clients", "fates", "gaps", "lost")
@@ -41,7 +41,8 @@ def measure(scenario: Scenario, options: Options) -> Result:
 
 
 def _measure(scenario: Scenario, options: Options) -> Result:
-    """Every twentieth client stalls, all of them read in full; the window counts only the deliveries to the others."""
+    """Have every twentieth client stall, all of them read in full; the window counts only the deliveries to the
+    others."""
     slow = list(range(1, scenario.connections, 20))
     with fastpath_server.sidecar(options.server_core, workers=options.workers, settings=options.settings) as server:
         dialect = Fastpath(options.form, server.token, options=_policy(options))
@@ -85,7 +86,8 @@ class Stall:
         self._unrecovered = 0
 
     def run(self, scenario: Scenario) -> Measured:
-        """Stop them, measure the others, let them go on or come back until each stands where the publisher does."""
+        """Stop the slow clients, measure the others, let the slow ones go on or come back until each stands where the
+        publisher does."""
         load, swarm = self.load, self.swarm
         swarm.pause(self.slow)
         for index in self.slow:
@@ -105,7 +107,8 @@ class Stall:
         return during
 
     def outcome(self) -> dict[str, Any]:
-        """The slow clients' fates and what they were told; ``gaps`` are missing messages that nobody announced."""
+        """Return the slow clients' fates and what they were told; ``gaps`` are missing messages that nobody
+        announced."""
         tally = self.swarm.tally
         return {
             "slow_clients": len(self.slow),

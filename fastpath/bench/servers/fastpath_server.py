@@ -56,21 +56,21 @@ class Server:
     settings: dict[str, str] = field(default_factory=dict)
     log: Path | None = None
     ready_s: float = 0
-    """From its start until it said that it is ready."""
+    """Seconds from the server's start until it said that it is ready."""
     ready_cpu_s: float = 0
     """The CPU time that this took."""
 
     def token(self, number: int) -> str:
-        """A subscriber's; each has its own user."""
+        """Return a subscriber's token; each subscriber has its own user."""
         return mint(self.secret, f"user{number}", [SUBSCRIBERS]) if self.secret else ""
 
     def publisher_token(self) -> str:
-        """The publisher's."""
+        """Return the publisher's token."""
         return mint(self.secret, PUBLISHER, []) if self.secret else ""
 
 
 def mint(secret: str, user: str, groups: list[str], algorithm: str = "HS256") -> str:
-    """A token of protocol.md 8.4."""
+    """Return a token of protocol.md 8.4."""
     now = int(time.time())
     claims = {"aud": "fastpath", "sub": user, "uid": user, "groups": groups, "su": False, "gen": GENERATION}
     return jwt.encode(claims | {"iat": now, "exp": now + TOKEN_HOURS * 3600}, secret, algorithm=algorithm)
@@ -85,7 +85,8 @@ def sidecar(
     tls: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """`python -m fastpath` on free ports with rights in force, pinned to a core; BenchError when it does not start.
+    """Run `python -m fastpath` on free ports with rights in force, pinned to a core; raise BenchError when it does not
+    start.
 
     Statistics, pings, queue bounds and guaranteed delivery are on by default, and stay so. A journal is in a folder
     that goes when the server has ended, unless ``settings`` name another one.
@@ -132,7 +133,7 @@ def sidecar(
 
 @contextlib.contextmanager
 def floor(program: str, coalesce: bool, core: int | None) -> Iterator[Server]:
-    """The bare C program on a free port; raises BenchError when it does not listen."""
+    """Run the bare C program on a free port; raise BenchError when it does not listen."""
     (port,) = free_ports(1)
     process = subprocess.Popen(
         [program, str(port), "1" if coalesce else "0"], stdin=subprocess.DEVNULL, preexec_fn=settle(core)
@@ -184,7 +185,7 @@ def _grant(control: str) -> None:
 
 
 def _certificate(folder: Path) -> Path:
-    """A certificate of its own making, with its key in the same file; openssl makes it."""
+    """Return a certificate of the server's own making, with its key in the same file; openssl makes it."""
     path = folder / "tls.pem"
     key = folder / "key.pem"
     command = [
@@ -212,7 +213,7 @@ def _certificate(folder: Path) -> Path:
 
 
 def _listens(port: int) -> bool:
-    """Whether somebody listens there, from /proc: a connection would be one of those that are counted."""
+    """Return whether somebody listens there, from /proc: a connection would be one of those that are counted."""
     wanted = f":{port:04X}"
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         parts = line.split()

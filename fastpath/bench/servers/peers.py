@@ -35,7 +35,7 @@ class PeerError(FastpathError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a peer runs: its folder and the two ports that are free for it, TCP and WebSocket."""
+    """The place where a peer runs: its folder and the two ports that are free for it, TCP and WebSocket."""
 
     folder: Path
     port: int
@@ -60,7 +60,7 @@ class Peer:
     missing: Callable[[], str]
     prepare: Callable[[Place], list[str]]
     slow: bool = False
-    """Whether it takes a hundredth of the load: it gets small runs."""
+    """True if the peer takes a hundredth of the load: it gets small runs."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,13 @@ def run(peer: Peer, core: int | None = None) -> Iterator[Running]:
 
 
 def word(peer: Peer, missing: str) -> str:
-    """The line that stands in the place of a peer that cannot run."""
+    """Return the line that stands in the place of a peer that cannot run."""
     return f"{peer.title}: skipped, {missing}; install it with: {peer.install}"
 
 
 def find_program(name: str) -> str | None:
-    """A program on the PATH; also beside it, since an ordinary user's PATH lacks the sbin where Debian puts servers."""
+    """Find a program on the PATH; also beside it, since an ordinary user's PATH lacks the sbin where Debian puts
+    servers."""
     folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     beside = [str(Path(folder).with_name("sbin")) for folder in folders if Path(folder).name == "bin"]
     return shutil.which(name, path=os.pathsep.join(folders + beside)) if folders else None
@@ -141,7 +142,7 @@ def _nchan_module() -> Path | None:
 
 
 def _mosquitto(place: Place) -> list[str]:
-    """Unbounded queues for quality 0: a message that the peer drops would make its deliveries look cheap."""
+    """Run with unbounded queues for quality 0: a message that the peer drops would make its deliveries look cheap."""
     config = place.folder / "mosquitto.conf"
     config.write_text(
         f"listener {place.port} 127.0.0.1\nprotocol mqtt\nlistener {place.ws_port} 127.0.0.1\nprotocol websockets\n"
@@ -152,7 +153,7 @@ def _mosquitto(place: Place) -> list[str]:
 
 
 def _own_mqtt(place: Place) -> list[str]:
-    """Our own server, spoken to as Mosquitto is."""
+    """Run our own server, spoken to as Mosquitto is."""
     settings = {
         "FASTPATH_LISTEN": f"mqtt://127.0.0.1:{place.port},clients://127.0.0.1:{place.ws_port}",
         "FASTPATH_CONTROL": str(place.folder / "control"),
@@ -185,7 +186,7 @@ def _redis(place: Place) -> list[str]:
 
 
 def _nchan(place: Place) -> list[str]:
-    """One worker; a subscriber may name several channels, split by commas, in one address."""
+    """Run one worker; a subscriber may name several channels, split by commas, in one address."""
     folder = place.folder
     paths = "".join(
         f"  {name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi")
@@ -223,14 +224,15 @@ http {{
 
 
 def _channels(place: Place) -> list[str]:
-    """With the same Python, which has Channels and Daphne; the benchmark itself imports neither."""
+    """Run with the same Python, which has Channels and Daphne; the benchmark itself imports neither."""
     (place.folder / "project.py").write_text(channels_peer.PROJECT)
     bind = ("-b", "127.0.0.1", "-p", str(place.ws_port))
     return [sys.executable, "-m", "daphne", "-v", "0", *bind, "project:application"]
 
 
 def _user() -> str:
-    """Who runs this: nginx and Mosquitto, started by root, would else change to a user that cannot read the folder."""
+    """Return who runs this: nginx and Mosquitto, started by root, would else change to a user that cannot read the
+    folder."""
     import pwd  # noqa: PLC0415 - of this one line's concern, and absent where there are no such servers
 
     return pwd.getpwuid(os.getuid()).pw_name

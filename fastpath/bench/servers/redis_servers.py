@@ -20,7 +20,7 @@ PROGRAM = "redis-server"
 INSTALL = "apt-get install redis-server"
 READY_SECONDS_MAX = 30
 NAME = "fp"
-"""Under which name the Sentinels watch the primary."""
+"""Name under which the Sentinels watch the primary."""
 
 OPTIONS = {
     "bind": "127.0.0.1",
@@ -36,7 +36,7 @@ OPTIONS = {
     "repl-backlog-size": "64mb",
     "repl-ping-replica-period": "1",
 }
-"""As docs/operate/cluster.md wants it: with an append-only file, and nothing is ever evicted."""
+"""Options as docs/operate/cluster.md wants them: with an append-only file, and nothing is ever evicted."""
 
 
 @dataclass
@@ -54,13 +54,14 @@ class RedisServers:
 
 
 def missing() -> str:
-    """Why there is no Redis here and what installs it; empty if there is one."""
+    """Return why there is no Redis here and what installs it; empty if there is one."""
     return "" if find_program(PROGRAM) else f"no {PROGRAM} on the PATH; install it with: {INSTALL}"
 
 
 @contextlib.contextmanager
 def redis_servers(replicas: int = 0, sentinels: int = 0) -> Iterator[RedisServers]:
-    """A primary with so many replicas and Sentinels, all of them in step; raises BenchError when they do not start."""
+    """Run a primary with so many replicas and Sentinels, all of them in step; raise BenchError when they do not
+    start."""
     program = find_program(PROGRAM)
     if program is None:
         raise BenchError(missing())
@@ -113,7 +114,7 @@ def _sentinel(primary: int, sentinels: int) -> dict[str, str]:
 
 
 def _online(primary: int) -> int:
-    """How many replicas follow; -1 while it does not answer."""
+    """Return how many replicas follow; -1 while the primary does not answer."""
     try:
         found = _call(primary, "INFO", "replication")
     except OSError:
@@ -122,7 +123,7 @@ def _online(primary: int) -> int:
 
 
 def _watches(port: int, replicas: int, sentinels: int) -> bool:
-    """Whether a Sentinel knows all others; until then it looks at them more often than by itself."""
+    """Return whether a Sentinel knows all others; until then it looks at them more often than by itself."""
     try:
         _call(port, "SENTINEL", "DEBUG", "info-period", 300, "publish-period", 200)
         flat = _call(port, "SENTINEL", "MASTER", NAME)
@@ -136,7 +137,7 @@ def _watches(port: int, replicas: int, sentinels: int) -> bool:
 
 
 def _call(port: int, *command: str | int) -> Any:
-    """The answer to one command; raises OSError while nobody answers."""
+    """Return the answer to one command; raise OSError while nobody answers."""
     import redis  # noqa: PLC0415 - only where Redis is measured
 
     try:
