@@ -73,15 +73,13 @@ NAMES_ARE_UNIQUE = (
 
 MEAN_TWO_THINGS = {
     "what programs import, and what the core calls the same": """
-        Attempt Client Disconnected Failed Message NotReady Options Presence Range Reader Reply Request Responder Server
-        StagingFailed
+        Attempt Client Disconnected Failed Message NotReady Options Presence Range Reader Reply Request StagingFailed
     """,
     "messages of the workers, which are read as messages.NAME": """
-        Asked Attendance Events Parts Patterns Present Publish Published Requested
+        Asked Attendance Patterns Present Publish Published Requested
     """,
     "still to be told apart": """
-        Binary Channels Command Ended Engine Feed Figure Histogram Outlet Place PortOutlet Progress Room Verdict
-        _Answer _Asked _Kept _Peer
+        Engine Progress Room _Asked _Kept _Peer
     """,
 }
 """Names of classes that mean one thing in each package of fastpath/, and two in all of it."""

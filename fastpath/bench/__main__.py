@@ -19,7 +19,7 @@ from .scenarios import capacity, compare, run
 
 
 @dataclass(frozen=True)
-class Command:
+class Subcommand:
     """One subcommand: its module has ``add_arguments(parser)`` and ``run(arguments)``."""
 
     name: str
@@ -28,20 +28,20 @@ class Command:
 
 
 COMMANDS = (
-    Command("run", run, "measure the scenarios F1 to F11"),
-    Command("subscribe", subscribe, "simulate clients of a running server"),
-    Command("publish", publish, "simulate publishers for a running server"),
-    Command("acknowledged", acknowledged, "what MQTT's quality of service 1 costs a running server"),
-    Command("compare", compare, "the same scenarios beside other servers, which are started for it"),
-    Command("capacity", capacity, "find the greatest load that holds, and the machines that N users need"),
-    Command("guarantee", guarantee, "measure what it costs that nothing acknowledged is lost"),
-    Command("figures", figures, "measure what the sidecar's own figures cost"),
-    Command("publishing", publishing, "measure publish() of Django's threads beside a bare round trip and Redis"),
-    Command("outbox", outbox, "measure how soon the outbox sends, and how much"),
-    Command("rules", rules, "measure what a hundred thousand rules cost"),
-    Command("patterns", patterns, "measure what subscriptions to patterns cost"),
-    Command("report", report, "make tables of results, for the terminal, or with charts for the documentation"),
-    Command("wire", wire, "bytes a message, ours and others'"),
+    Subcommand("run", run, "measure the scenarios F1 to F11"),
+    Subcommand("subscribe", subscribe, "simulate clients of a running server"),
+    Subcommand("publish", publish, "simulate publishers for a running server"),
+    Subcommand("acknowledged", acknowledged, "what MQTT's quality of service 1 costs a running server"),
+    Subcommand("compare", compare, "the same scenarios beside other servers, which are started for it"),
+    Subcommand("capacity", capacity, "find the greatest load that holds, and the machines that N users need"),
+    Subcommand("guarantee", guarantee, "measure what it costs that nothing acknowledged is lost"),
+    Subcommand("figures", figures, "measure what the sidecar's own figures cost"),
+    Subcommand("publishing", publishing, "measure publish() of Django's threads beside a bare round trip and Redis"),
+    Subcommand("outbox", outbox, "measure how soon the outbox sends, and how much"),
+    Subcommand("rules", rules, "measure what a hundred thousand rules cost"),
+    Subcommand("patterns", patterns, "measure what subscriptions to patterns cost"),
+    Subcommand("report", report, "make tables of results, for the terminal, or with charts for the documentation"),
+    Subcommand("wire", wire, "bytes a message, ours and others'"),
 )
 
 

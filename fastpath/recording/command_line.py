@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
 
-from .outlets import Ended, Token, token_of
+from .outlets import Interruption, Token, token_of
 from .replayer import Moment
 
 TOKEN = "RECORDING_TOKEN"  # noqa: S105 - a name
@@ -96,7 +96,7 @@ def instant(at_us: int) -> str:
     return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
-class Progress:
+class ProgressLine:
     """A progress line on the standard error: in place on a terminal, else a line now and then."""
 
     def __init__(self, quiet: bool) -> None:
@@ -130,7 +130,7 @@ class Progress:
 def stopping(stop: Callable[[], object]) -> Iterator[None]:
     """Call ``stop`` at SIGINT, SIGTERM and SIGHUP; ``nohup`` keeps its meaning.
 
-    At a second signal, or five seconds later, Ended is raised where the program is.
+    At a second signal, or five seconds later, Interruption is raised where the program is.
     """
     told = False
 
@@ -138,7 +138,7 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
         nonlocal told
         del number, frame
         if told:
-            raise Ended
+            raise Interruption
         told = True
         signal.setitimer(signal.ITIMER_REAL, STOP_SECONDS)
         stop()

@@ -42,7 +42,7 @@ class Header(msgspec.Struct, tag_field="type", tag="recording", omit_defaults=Tr
     conflation: int = 0
 
 
-class Binary(msgspec.Struct):
+class BinaryValue(msgspec.Struct):
     """A binary value, as in protocol.md 1.4."""
 
     b: bytes
@@ -63,8 +63,8 @@ class Recorded(msgspec.Struct, tag_field="type", tag="message", omit_defaults=Tr
     kind: str = "update"
     qos: str = GUARANTEED
     retained: bool = True
-    content: str | Binary
-    fields: dict[str, str | Binary] = {}
+    content: str | BinaryValue
+    fields: dict[str, str | BinaryValue] = {}
     reply_to: str = ""
     closure: str = ""
     as_of: Any = None
@@ -177,5 +177,5 @@ def _public(url: str) -> str:
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _wire(value: Value) -> str | Binary:
-    return value if isinstance(value, str) else Binary(value)
+def _wire(value: Value) -> str | BinaryValue:
+    return value if isinstance(value, str) else BinaryValue(value)

@@ -34,7 +34,7 @@ REASONS_MAX = 20
 Token = str | Callable[[], str] | None
 
 
-class Ended(BaseException):
+class Interruption(BaseException):
     """The program was told to stop, and what it had begun did not end in time, or need not."""
 
 
@@ -57,7 +57,7 @@ class Outlet(ABC):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Interrupt ``connect()`` while it blocks, by the handler of a signal: ``connect()`` raises Ended."""
+        """Interrupt ``connect()`` while it blocks, by the handler of a signal: ``connect()`` raises Interruption."""
 
     @abstractmethod
     def send(self, messages: Sequence[Recorded]) -> None:
@@ -98,7 +98,7 @@ class PortOutlet(Outlet):
         self._publisher.connect()
 
     def interrupt(self) -> None:
-        raise Ended  # where the handler has interrupted the publisher
+        raise Interruption  # where the handler has interrupted the publisher
 
     def send(self, messages: Sequence[Recorded]) -> None:
         self.sent += len(messages)
@@ -145,7 +145,7 @@ class SocketOutlet(Outlet):
         try:
             self._runner.run(self._enter())
         except asyncio.CancelledError:
-            raise Ended from None
+            raise Interruption from None
 
     def interrupt(self) -> None:
         self._interrupted = True

@@ -9,11 +9,11 @@ from fastpath.client import connect
 from fastpath.client.options import OptionNames
 from fastpath.client.subscriber.client import Client
 
-from .command_line import Progress, add_token_arguments, count, length, size, stopping, token
+from .command_line import ProgressLine, add_token_arguments, count, length, size, stopping, token
 from .lines import VERSION, Header, RecordingError, public_address
-from .outlets import Ended, tls_of
+from .outlets import Interruption, tls_of
 from .recorder import Clock, Recorder
-from .writing import Parts, ReaderGone
+from .writing import ReaderGone, RecordingParts
 
 DESCRIPTION = """\
 Subscribes as any client does, and writes each message with the time of its arrival as a line of JSON. When the
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Record until it is over; return 0, or 1 where messages may be missing."""
     if arguments.files and not (arguments.bytes or arguments.seconds):
         raise RecordingError("--files counts the files that --bytes or --seconds make")
-    progress = Progress(arguments.quiet)
+    progress = ProgressLine(arguments.quiet)
     clock = Clock()
     recorder = Recorder(clock, progress.say, live=arguments.output == "-")
     loop = asyncio.new_event_loop()
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             parts = loop.run_until_complete(_record(arguments, recorder, clock, progress))
     except ReaderGone:
         return 0
-    except Ended:
+    except Interruption:
         raise RecordingError("told to stop, it could not end in order; what was written before can be read") from None
     finally:
         _tidy(loop)
@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     return int(recorder.losses > 0)
 
 
-async def _record(arguments: argparse.Namespace, recorder: Recorder, clock: Clock, progress: Progress) -> Parts:
+async def _record(
+    arguments: argparse.Namespace, recorder: Recorder, clock: Clock, progress: ProgressLine
+) -> RecordingParts:
     url = arguments.url
 
     def header(part: int, at_us: int) -> Header:
@@ -105,7 +107,7 @@ async def _record(arguments: argparse.Namespace, recorder: Recorder, clock: Cloc
     if arguments.period:
         asyncio.get_running_loop().call_later(arguments.period, recorder.stop, "for")
     try:
-        parts = Parts(
+        parts = RecordingParts(
             arguments.output, header, began, bytes_max=arguments.bytes, seconds_max=arguments.seconds,
             files_max=arguments.files, replace=arguments.replace,
         )  # fmt: skip
@@ -153,7 +155,7 @@ def _tidy(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def progress_line(recorder: Recorder, parts: Parts) -> str:
+def progress_line(recorder: Recorder, parts: RecordingParts) -> str:
     """Return the progress as a line: messages so far, file, and whether something is amiss."""
     state = "" if recorder.connected else "  not connected"
     if recorder.denied:

@@ -13,7 +13,7 @@ from fastpath.client.subscriber.streams import MessageStream
 from fastpath.client.subscriber.transports.link import ABNORMAL
 
 from .lines import RecordingError, happened, recorded
-from .writing import Parts, ReaderGone
+from .writing import ReaderGone, RecordingParts
 
 TICK_SECONDS = 0.5
 """Seconds after which what was written is flushed: at most so much is lost with a recorder that is killed."""
@@ -86,7 +86,7 @@ class Recorder:
         """Wait until the recorder is told to stop."""
         await self._stopping.wait()
 
-    async def run(self, stream: MessageStream, parts: Parts, ticked: Callable[[], None]) -> None:
+    async def run(self, stream: MessageStream, parts: RecordingParts, ticked: Callable[[], None]) -> None:
         """Write what comes until it ends; ``ticked`` is called now and then. Raises RecordingError, ReaderGone, and
         what ended the client."""
         self._stream = stream
@@ -108,7 +108,7 @@ class Recorder:
         for error in errors:
             raise error
 
-    async def _read(self, stream: MessageStream, parts: Parts) -> None:
+    async def _read(self, stream: MessageStream, parts: RecordingParts) -> None:
         while True:
             try:
                 messages = await stream.take()
@@ -116,7 +116,7 @@ class Recorder:
                 raise ClientError("the subscription has ended") from None
             self._write(messages, parts)
 
-    async def _tick(self, parts: Parts, ticked: Callable[[], None]) -> None:
+    async def _tick(self, parts: RecordingParts, ticked: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             if self._stream is not None and not len(self._stream):
@@ -125,7 +125,7 @@ class Recorder:
             parts.flush()
             ticked()
 
-    def _write(self, messages: list[Message], parts: Parts) -> None:
+    def _write(self, messages: list[Message], parts: RecordingParts) -> None:
         """Write all that waited, and what was told meanwhile in its place."""
         at = self._clock()
         told, written = self._told, 0

@@ -11,7 +11,7 @@ from fastpath.core.protocol.errors import InvalidSubject
 
 from .command_line import (
     TOKEN,
-    Progress,
+    ProgressLine,
     add_token_arguments,
     count,
     length,
@@ -21,7 +21,7 @@ from .command_line import (
     token,
 )
 from .lines import RecordingError, public_address
-from .outlets import Ended, Outlet, outlet
+from .outlets import Interruption, Outlet, outlet
 from .replayer import Choice, Replay, messages_of
 
 DESCRIPTION = f"""\
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (InvalidSubject, ValueError) as error:
         raise RecordingError(str(error)) from None
     replay = Replay(out, arguments.speed, arguments.by, int(arguments.pause_max * 1e6), arguments.loop)
-    progress = Progress(arguments.quiet)
+    progress = ProgressLine(arguments.quiet)
     begin = time.monotonic()
     failure = ""
     connected = False
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not out.sent:
             raise
         failure = str(error)
-    except Ended:
+    except Interruption:
         if not connected:
             raise RecordingError(f"told to stop before {public_address(arguments.url)} had answered") from None
         failure = "told to stop, and not all had been answered"

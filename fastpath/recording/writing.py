@@ -103,7 +103,7 @@ class File:
         return RecordingError(f"{self.path}: {error.strerror}; what was written before can be read")
 
 
-class Parts:
+class RecordingParts:
     """A recording in one file or, with a bound, in several: ``day.jsonl.gz`` becomes ``day-0001.jsonl.gz`` and so on.
 
     ``header`` makes the header of a part by its number. ``bytes_max`` and ``seconds_max`` end a part; 0: they do not.

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from fastpath.recording import command_line
-from fastpath.recording.command_line import Ended, Progress, count, length, moment, positive, say, size, stopping
+from fastpath.recording.command_line import (
+    Interruption,
+    ProgressLine,
+    count,
+    length,
+    moment,
+    positive,
+    say,
+    size,
+    stopping,
+)
 from fastpath.recording.replay import speed
 from fastpath.recording.replayer import Moment
 
@@ -74,7 +84,7 @@ def test_the_first_signal_asks_and_the_second_ends() -> None:
         assert asked == [1]
         os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(Ended), stopping(lambda: asked.append(1)):
+    with pytest.raises(Interruption), stopping(lambda: asked.append(1)):
         told()
     assert signal.getsignal(signal.SIGTERM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
@@ -98,19 +108,19 @@ def test_what_does_not_end_in_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
 
-    with pytest.raises(Ended), stopping(lambda: None):
+    with pytest.raises(Interruption), stopping(lambda: None):
         told()
 
 
 def test_progress_does_not_flood_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the standard error is no terminal, a line comes now and then; none at all with --quiet."""
-    progress = Progress(quiet=False)
+    progress = ProgressLine(quiet=False)
     for _ in range(1000):
         progress.show(lambda: "line")
     progress.say("word")
     monkeypatch.setattr(command_line, "LINES_SECONDS", 0)
     progress.show(lambda: "line")
-    quiet = Progress(quiet=True)
+    quiet = ProgressLine(quiet=True)
     quiet.show(lambda: "no")
     quiet.say("no")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpath.recording.lines import Binary, RecordingError
+from fastpath.recording.lines import BinaryValue, RecordingError
 from fastpath.recording.outlets import REASONS_MAX, row_of, token_of
 from fastpath.recording.replay import Shown, summary
 from fastpath.recording.replayer import Replay
@@ -19,7 +19,7 @@ from tests.support.recording.samples import message
     [
         ({}, ["/a/b", "x"]),
         (
-            {"content": Binary(b"\xff"), "fields": {"f": Binary(b"\x00"), "g": ""}},
+            {"content": BinaryValue(b"\xff"), "fields": {"f": BinaryValue(b"\x00"), "g": ""}},
             ["/a/b", b"\xff", {"f": b"\x00", "g": ""}],
         ),
         ({"retained": False}, ["/a/b", "x", None, {"retained": False}]),

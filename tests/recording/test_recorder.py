@@ -14,7 +14,7 @@ from fastpath.recording import recorder as module
 from fastpath.recording.lines import Happened, Recorded
 from fastpath.recording.record import progress_line
 from fastpath.recording.recorder import DENIED_MAX, TOLD_MAX, Clock, Recorder
-from fastpath.recording.writing import Parts
+from fastpath.recording.writing import RecordingParts
 from tests.support.recording.samples import BEGAN_US, header, read
 from tests.support.waiting import auntil, run
 
@@ -36,7 +36,7 @@ class Bench:
         self.recorder = Recorder(self.clock, self.told.append, live=live)
         self.stream = MessageStream(["/a/**"], _nothing)
         self.path = folder / "a.jsonl"
-        self.parts = Parts(
+        self.parts = RecordingParts(
             str(self.path), lambda part, at_us: header(part=part, at_us=at_us), BEGAN_US, seconds_max=seconds_max
         )
 

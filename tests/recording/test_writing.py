@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastpath.recording import reading
 from fastpath.recording.lines import Header, Recorded, RecordingError, encode
 from fastpath.recording.reading import Reader
-from fastpath.recording.writing import File, Parts, part_path
+from fastpath.recording.writing import File, RecordingParts, part_path
 from tests.support.recording.samples import BEGAN_US, header, message, messages, read, write
 
 
@@ -22,8 +22,8 @@ def _header(part: int, at_us: int) -> Header:
     return header(part=part, at_us=at_us)
 
 
-def _record(path: Path, count: int, **bounds: float) -> Parts:
-    parts = Parts(str(path), _header, BEGAN_US, **bounds)  # type: ignore[arg-type]
+def _record(path: Path, count: int, **bounds: float) -> RecordingParts:
+    parts = RecordingParts(str(path), _header, BEGAN_US, **bounds)  # type: ignore[arg-type]
     for number in range(count):
         parts.message(message(number, content=f"{number:04d}" * 10))
         parts.flush()
@@ -73,7 +73,7 @@ def test_a_file_that_was_cut_is_read_to_its_last_whole_line(tmp_path: Path, name
 def test_what_was_flushed_can_be_unpacked_although_the_file_has_no_end(tmp_path: Path) -> None:
     """As after a recorder that was killed."""
     path = tmp_path / "a.jsonl.gz"
-    parts = Parts(str(path), _header, BEGAN_US)
+    parts = RecordingParts(str(path), _header, BEGAN_US)
     for number in range(3):
         parts.message(message(number))
     parts.flush()
@@ -165,7 +165,7 @@ def test_parts_end_at_a_size(tmp_path: Path, name: str) -> None:
 
 def test_parts_end_at_a_time_but_not_without_a_message(tmp_path: Path) -> None:
     """Silence makes no files."""
-    parts = Parts(str(tmp_path / "day.jsonl"), _header, BEGAN_US, seconds_max=1)
+    parts = RecordingParts(str(tmp_path / "day.jsonl"), _header, BEGAN_US, seconds_max=1)
     parts.turn(BEGAN_US + 5_000_000)
     for ms in (5500, 6400, 6600, 7700):
         parts.message(message(ms))
@@ -195,7 +195,7 @@ def test_the_oldest_parts_go_and_numbers_go_on(tmp_path: Path) -> None:
 def test_a_full_disk_is_said_and_what_came_before_is_kept(tmp_path: Path, name: str) -> None:
     """The file system takes part of a write, and then no more."""
     path = tmp_path / name
-    parts = Parts(str(path), _header, BEGAN_US)
+    parts = RecordingParts(str(path), _header, BEGAN_US)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     written = 0
 
@@ -232,7 +232,7 @@ def test_a_device_is_written_to_as_it_is() -> None:
 def test_the_standard_output_has_no_parts() -> None:
     """It is said instead of ignored."""
     with pytest.raises(RecordingError, match="cannot be divided"):
-        Parts("-", _header, BEGAN_US, bytes_max=1)
+        RecordingParts("-", _header, BEGAN_US, bytes_max=1)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fastpath.client.publisher.publisher import Publisher
 from fastpath.recording.command_line import say, stopping
 
-from ..load.latency import Histogram
+from ..load.latency import LatencyHistogram
 from ..load.payload import Payloads, check_size
 from ..load.sockets import BenchError
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.connections <= arguments.count:
         raise BenchError("each connection needs a subject: --connections, --count")
     check_size(arguments.size)
-    stop, latency, begin = threading.Event(), Histogram(), time.monotonic()
+    stop, latency, begin = threading.Event(), LatencyHistogram(), time.monotonic()
     with ThreadPoolExecutor(arguments.connections) as threads, stopping(stop.set):
         work = [threads.submit(_publish, arguments, number, stop) for number in range(arguments.connections)]
         while not all(one.done() for one in work) and not stop.wait(0.1):
@@ -61,13 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _publish(arguments: argparse.Namespace, number: int, stop: threading.Event) -> tuple[int, Histogram]:
+def _publish(arguments: argparse.Namespace, number: int, stop: threading.Event) -> tuple[int, LatencyHistogram]:
     """Publish on one connection, its subjects in turn, at its share of the rate; return how many messages, and their
     latencies."""
     mine = range(number, arguments.count, arguments.connections)
     payloads = Payloads(arguments.size, arguments.count, f"{time.time_ns() // 1_000_000:x}")
     names = {subject: arguments.subjects.format(n=subject) for subject in mine}
-    share, latency, sent, begin = arguments.rate * len(mine) / arguments.count, Histogram(), 0, time.monotonic()
+    share, latency, sent, begin = arguments.rate * len(mine) / arguments.count, LatencyHistogram(), 0, time.monotonic()
     with Publisher(arguments.url, arguments.token or None, retry_seconds=0) as publisher:
         while not stop.is_set():
             due = int((time.monotonic() - begin) * share) - sent if share else BATCH_MAX

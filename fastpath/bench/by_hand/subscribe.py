@@ -11,10 +11,10 @@ from contextlib import AsyncExitStack
 from fastpath.client import connect
 from fastpath.client.message import Message, Status
 from fastpath.client.subscriber.streams import MessageStream
-from fastpath.recording.command_line import Progress, say
+from fastpath.recording.command_line import ProgressLine, say
 
 from ..load import payload
-from ..load.latency import Histogram
+from ..load.latency import LatencyHistogram
 from ..machine.processes import open_files_most
 
 DESCRIPTION = """\
@@ -54,7 +54,7 @@ class Seen:
     """The messages that all clients have read."""
 
     def __init__(self, merged: bool) -> None:
-        self.latency = Histogram()
+        self.latency = LatencyHistogram()
         self.deliveries = self.lost = self.doubled = self.reordered = self.disconnected = 0
         self._merged = merged
         self._last: dict[tuple[int, str], tuple[int, int]] = {}
@@ -82,7 +82,7 @@ class Seen:
 
 
 async def _read(arguments: argparse.Namespace, seen: Seen) -> None:
-    stop, progress = asyncio.Event(), Progress(quiet=False)
+    stop, progress = asyncio.Event(), ProgressLine(quiet=False)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
@@ -106,7 +106,7 @@ async def _follow(index: int, stream: MessageStream, seen: Seen) -> None:
         seen.message(index, message)
 
 
-async def _show(progress: Progress, seen: Seen) -> None:
+async def _show(progress: ProgressLine, seen: Seen) -> None:
     while True:
         progress.show(lambda: f"{seen.deliveries:,} deliveries")
         await asyncio.sleep(0.5)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..load.latency import Histogram
-from ..load.publishing import PortOutlet
+from ..load.latency import LatencyHistogram
+from ..load.publishing import PortLoadPublisher
 from ..machine.procfs import cpu_ns
-from ..scenarios.measure import Options
+from ..scenarios.measure import RunOptions
 from ..scenarios.scenarios import Scenario
 from ..servers.redis_servers import RedisServers, missing, redis_servers
 from .cost import Rig, Say, in_turn, live, rigs
@@ -41,9 +41,9 @@ class Acks:
 
     rig: Rig
     redis: RedisServers | None
-    outlet: PortOutlet
-    calm: Histogram = field(default_factory=Histogram)
-    full: Histogram = field(default_factory=Histogram)
+    outlet: PortLoadPublisher
+    calm: LatencyHistogram = field(default_factory=LatencyHistogram)
+    full: LatencyHistogram = field(default_factory=LatencyHistogram)
     published: int = 0
     acknowledged: int = 0
     seconds: float = 0
@@ -97,21 +97,21 @@ class Acks:
 
 
 @contextlib.contextmanager
-def servers_of(names: list[str], options: Options) -> Iterator[dict[str, Acks]]:
+def servers_of(names: list[str], options: RunOptions) -> Iterator[dict[str, Acks]]:
     """Yield the named servers with all that belongs to them, at the same time; nothing is pinned."""
-    free = Options(form=options.form, sample_every=1, settings=options.settings)
+    free = RunOptions(form=options.form, sample_every=1, settings=options.settings)
     with contextlib.ExitStack() as stack:
         redis = {name: stack.enter_context(redis_servers(*WITH_REDIS[name])) for name in names if name in WITH_REDIS}
         settings = {name: {"engine": redis[name].url} if name in redis else WITHOUT_REDIS[name] for name in names}
         found = {}
         for name, rig in stack.enter_context(rigs(settings, SCENARIO, free)).items():
             (outlet,) = rig.load.outlets
-            assert isinstance(outlet, PortOutlet)
+            assert isinstance(outlet, PortLoadPublisher)
             found[name] = Acks(rig, redis.get(name), outlet)
         yield found
 
 
-def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
+def measure(options: RunOptions, say: Say, scale: float = 1.0) -> dict[str, Any]:
     """Measure all servers in turn; those with Redis are left out where there is none, which is said."""
     names = [*WITHOUT_REDIS, *WITH_REDIS]
     if why := missing():
@@ -133,5 +133,5 @@ def rounds(found: dict[str, Acks], say: Say, what: str, count: int, seconds: flo
         say(f"{what}: round {number + 1} of {count}")
 
 
-def _merge(into: Histogram, latency: Histogram) -> None:
+def _merge(into: LatencyHistogram, latency: LatencyHistogram) -> None:
     into.merge(latency.items(), latency.max_us)

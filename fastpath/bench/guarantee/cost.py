@@ -10,10 +10,10 @@ from typing import Any
 
 from ..load.dialects import Fastpath
 from ..load.drive import Load, Measured
-from ..scenarios.measure import Options, loaded
+from ..scenarios.measure import RunOptions, loaded
 from ..scenarios.scenarios import SCENARIOS, Scenario
 from ..servers import fastpath_server
-from ..servers.fastpath_server import Server
+from ..servers.fastpath_server import MeasuredServer
 
 STARTS = 3
 """Number of times that the servers are started anew, in another order: where a process lies in memory makes some
@@ -72,7 +72,7 @@ CASES = (
 class Rig:
     """A server with its load, connected and subscribed."""
 
-    server: Server
+    server: MeasuredServer
     load: Load
 
     def faults(self) -> int:
@@ -83,7 +83,7 @@ class Rig:
 
 
 @contextlib.contextmanager
-def rigs(variants: Mapping[str, dict[str, str]], scenario: Scenario, options: Options) -> Iterator[dict[str, Rig]]:
+def rigs(variants: Mapping[str, dict[str, str]], scenario: Scenario, options: RunOptions) -> Iterator[dict[str, Rig]]:
     """Yield a server and a load for each variant, all of them at the same time."""
     with contextlib.ExitStack() as stack:
         started = {
@@ -119,13 +119,13 @@ CPU_S_MIN = 1e-6
 more."""
 
 
-def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
+def measure(options: RunOptions, say: Say, scale: float = 1.0) -> dict[str, Any]:
     """Measure every case; less than 1, ``scale`` makes fewer starts and rounds, shorter slices and fewer clients of
     it."""
     return {"cases": {case.name: case_of(case, options, say, scale) for case in CASES}}
 
 
-def case_of(case: Case, options: Options, say: Say, scale: float) -> dict[str, Any]:
+def case_of(case: Case, options: RunOptions, say: Say, scale: float) -> dict[str, Any]:
     """Measure one case."""
     names = list(VARIANTS)
     costs: dict[str, list[float]] = {name: [] for name in names}

@@ -16,12 +16,12 @@ from ..machine.processes import open_files_most
 from ..machine.procfs import filesystem
 from ..report import documents
 from ..report.report import load
-from ..scenarios.measure import Options, cores
+from ..scenarios.measure import RunOptions, cores
 from ..scenarios.result import Result, lines, write
 from . import acknowledgements, cost, recovery, starts, tables
 from .cost import Say
 
-Part = Callable[[Options, Say, float], dict[str, Any]]
+Part = Callable[[RunOptions, Say, float], dict[str, Any]]
 
 PARTS: dict[str, tuple[Part, str]] = {
     "cost": (
@@ -99,7 +99,7 @@ def _measured(arguments: argparse.Namespace) -> list[Result]:
     if not 0 < arguments.scale <= 1:
         raise BenchError("--scale is more than 0 and at most 1")
     server_core, load_core = cores(arguments.server_core, arguments.load_core)
-    options = Options(server_core=server_core, load_core=load_core)
+    options = RunOptions(server_core=server_core, load_core=load_core)
     command = "python -m fastpath.bench " + " ".join(sys.argv[1:])
     runs: list[Result] = []
     disk = filesystem(Path(tempfile.gettempdir()))

@@ -13,16 +13,16 @@ from typing import Any
 from ..load.crew import processes_for
 from ..load.dialects import Fastpath
 from ..load.drive import Load
-from ..load.publishing import PortOutlet
+from ..load.publishing import PortLoadPublisher
 from ..load.sockets import BenchError
 from ..load.swarm import Swarm
 from ..load.team import GOING, STOP, Post, Team
 from ..load.tracks import FrameTrack, Tally
 from ..machine.procfs import cpu_ns
-from ..scenarios.measure import Options, loaded, pinned, sockets_for
+from ..scenarios.measure import RunOptions, loaded, pinned, sockets_for
 from ..scenarios.scenarios import Plan, Scenario
 from ..servers import fastpath_server
-from ..servers.fastpath_server import Server
+from ..servers.fastpath_server import MeasuredServer
 from .cost import Say
 
 CLIENTS = 10_000
@@ -51,7 +51,7 @@ MARKS = {"half_s": 0.5, "most_s": 0.99, "all_s": 1.0}
 """Parts of the messages of which the time is taken."""
 
 
-def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
+def measure(options: RunOptions, say: Say, scale: float = 1.0) -> dict[str, Any]:
     """Measure how fast clients come back; ``scale`` makes fewer clients and rounds of it."""
     clients = max(SUBJECTS, round(CLIENTS * scale))
     team = Team(max(PROCESSES, processes_for(clients)), SLOTS)
@@ -61,7 +61,7 @@ def measure(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
             with pinned(options.load_core):
                 team.start(lambda post: _clients(post, team.count, clients, server, options))
             dialect = Fastpath(options.form, server.token)
-            with loaded(_Live(live), server, dialect, Options(load_core=options.load_core, sample_every=1)) as load:
+            with loaded(_Live(live), server, dialect, RunOptions(load_core=options.load_core, sample_every=1)) as load:
                 storm = Storm(team, load, clients, WATCH_SECONDS * max(0.2, scale))
                 _until(storm, lambda: team.total(ACTIVE) == clients, "came up")
                 rounds = [storm.round(say, number) for number in range(max(1, round(ROUNDS * scale)))]
@@ -81,7 +81,7 @@ class _Live(Scenario):
         return [[SUBJECTS]] * self.connections
 
 
-class Progress:
+class Milestones:
     """The times at which parts of what is to come had come, counted from the making of this."""
 
     def __init__(self, wanted: int) -> None:
@@ -122,7 +122,7 @@ class Storm:
         self.load = load
         self.clients = clients
         (outlet,) = load.outlets
-        assert isinstance(outlet, PortOutlet)
+        assert isinstance(outlet, PortLoadPublisher)
         self.outlet = outlet
         self._expected = 0
 
@@ -135,7 +135,7 @@ class Storm:
         self._publish(MISSED)
         before, calm_cpu, calm = self._watch(self.watch_s)
         began = self.team.total(DELIVERED)
-        progress = Progress(self.clients * MISSED)
+        progress = Milestones(self.clients * MISSED)
         self.team.want(BACK)
 
         def done() -> bool:
@@ -208,7 +208,7 @@ def _until(storm: Storm, done: Callable[[], bool], what: str) -> None:
 # The clients' processes
 
 
-def _clients(post: Post, processes: int, clients: int, server: Server, options: Options) -> dict[str, Any]:
+def _clients(post: Post, processes: int, clients: int, server: MeasuredServer, options: RunOptions) -> dict[str, Any]:
     """Run one process: its part of the clients, who go and come back as the parent wants; one in 20 is read in full."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)  # the stream beside it shares this core, and must not wait for the clients' own work

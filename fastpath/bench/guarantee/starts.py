@@ -19,7 +19,7 @@ from fastpath.engine.journal.engine import JournalEngine
 from fastpath.engine.memory import MemoryEngine
 
 from ..load.payload import Payloads
-from ..scenarios.measure import Options, pinned
+from ..scenarios.measure import RunOptions, pinned
 from ..servers import fastpath_server
 from ..servers.redis_servers import missing
 from .acknowledgements import BATCH, CLUSTER, Acks, rounds, servers_of
@@ -36,7 +36,7 @@ JOIN_ENTRIES = 500_000
 """Number of entries that are at least in the logs when a node joins."""
 
 
-def journal(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
+def journal(options: RunOptions, say: Say, scale: float = 1.0) -> dict[str, Any]:
     """Return microseconds a message for numbering alone and with the journal, and a start with a journal beside one
     without.
 
@@ -96,7 +96,7 @@ def _chunks(count: int, tick: int) -> Iterator[list[list[Message]]]:
         yield chunk
 
 
-def _replay(folder: Path, options: Options, say: Say, count: int, starts: int) -> dict[str, Any]:
+def _replay(folder: Path, options: RunOptions, say: Say, count: int, starts: int) -> dict[str, Any]:
     """Return seconds from the start of a server until it serves, with this journal and with an empty one."""
     empty: list[Start] = []
     full: list[Start] = []
@@ -112,7 +112,7 @@ def _replay(folder: Path, options: Options, say: Say, count: int, starts: int) -
     return _seconds("replay", full, empty)
 
 
-def joining(options: Options, say: Say, scale: float = 1.0) -> dict[str, Any]:
+def joining(options: RunOptions, say: Say, scale: float = 1.0) -> dict[str, Any]:
     """Measure one node between a publisher and one subscriber on a primary with two replicas, then a second one that
     joins."""
     if why := missing():
@@ -151,7 +151,7 @@ Start = tuple[float, float]
 """Seconds from the start of a server until it served, and the CPU time that it took."""
 
 
-def _start(settings: dict[str, str], options: Options) -> Start:
+def _start(settings: dict[str, str], options: RunOptions) -> Start:
     with fastpath_server.sidecar(options.server_core, settings=settings) as server:
         return server.ready_s, server.ready_cpu_s
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ..report.summary import Run, Spread, Target, Verdict, cost, count, milliseconds, times
-from ..report.tables import Figure, Table, measured_text
+from ..report.summary import Run, Spread, Target, TargetResult, cost, count, milliseconds, times
+from ..report.tables import ReportFigure, Table, measured_text
 from .acknowledgements import CLUSTER
 
 BEGIN = "<!-- guarantees begin -->"
@@ -87,7 +87,7 @@ AIMS = (
 )  # fmt: skip
 
 
-def figures(results: Iterable[Run]) -> list[Figure]:
+def figures(results: Iterable[Run]) -> list[ReportFigure]:
     """Return every table that these results have something for."""
     runs: dict[str, list[Run]] = {}
     for one in results:
@@ -111,18 +111,18 @@ def _value(runs: Sequence[Run], *keys: str) -> float | None:
     return median(values) if values else None
 
 
-def _aims(runs: dict[str, list[Run]]) -> Figure:
+def _aims(runs: dict[str, list[Run]]) -> ReportFigure:
     table: Table = [["", "Verdict", "Measured", "Target"]]
     for aim in AIMS:
         values = [value for run in runs.get(aim.part, ()) if (value := aim.target.figure(run)) is not None]
         if values:
-            verdict = Verdict(aim.target, Spread(median(values), min(values), max(values)))
+            verdict = TargetResult(aim.target, Spread(median(values), min(values), max(values)))
             shown = measured_text(verdict) if len(values) > 1 else f"{aim.target.show(values[0])} {aim.target.unit}"
             table.append([aim.what, verdict.word, shown.strip(), aim.target.text])
-    return Figure("Guarantees and their targets", "Medians; in brackets the least and the greatest run.", table)
+    return ReportFigure("Guarantees and their targets", "Medians; in brackets the least and the greatest run.", table)
 
 
-def _costs(runs: Sequence[Run]) -> list[Figure]:
+def _costs(runs: Sequence[Run]) -> list[ReportFigure]:
     cases = runs[0]["cases"]
     table: Table = [["Delivery", *(f"{name}, {part}" for name in cases for part in ("CPU s/M", "× standard"))]]
     for variant, title in VARIANTS.items():
@@ -141,10 +141,10 @@ def _costs(runs: Sequence[Run]) -> list[Figure]:
         f"four servers run beside each other, and each is measured for half a second in turn ({rounds} times); a ratio "
         "is to standard delivery in the same round: its median, and in brackets what half of the rounds lay between."
     )
-    return [Figure("CPU time by setting", note, table)]
+    return [ReportFigure("CPU time by setting", note, table)]
 
 
-def _acks(runs: Sequence[Run]) -> list[Figure]:
+def _acks(runs: Sequence[Run]) -> list[ReportFigure]:
     head = ["Where a message is stored", "p50 ms", "p99 ms", "Messages/s", "p50 ms", "p99 ms"]
     cpu = ("node", "primary", "replicas", "generator")
     table: Table = [head + [f"{name}, µs" for name in ("node", "Redis", "replicas", "generator")]]
@@ -161,10 +161,10 @@ def _acks(runs: Sequence[Run]) -> list[Figure]:
         "is what waits there. CPU time is for a message, at that load; nothing is pinned, all share the cores. The "
         f"journal is on {runs[0].get('disk') or 'a disk'}."
     )
-    return [Figure("From publishing to the acknowledgement", note, table)]
+    return [ReportFigure("From publishing to the acknowledgement", note, table)]
 
 
-def _recovery(runs: Sequence[Run]) -> list[Figure]:
+def _recovery(runs: Sequence[Run]) -> list[ReportFigure]:
     names = ("half_s", "most_s", "all_s", "cpu_s")
     half, most, all_, spent = (_text(_value(runs, name), _seconds) for name in names)
     before, during, after = (milliseconds(_value(runs, f"p99_{name}_ms")) for name in ("before", "during", "after"))
@@ -179,10 +179,10 @@ def _recovery(runs: Sequence[Run]) -> list[Figure]:
         "p99 in ms of a stream to 100 other clients, 100 messages a second. Medians of "
         f"{sum(run['rounds'] for run in runs)} times. Clients and stream share a core, the server has the other."
     )
-    return [Figure("Coming back", note, table)]
+    return [ReportFigure("Coming back", note, table)]
 
 
-def _redis(runs: Sequence[Run]) -> list[Figure]:
+def _redis(runs: Sequence[Run]) -> list[ReportFigure]:
     cpu = {name: _value(runs, "cpu_us", name) for name in ("node", "primary", "replicas", "sentinels", "generator")}
     rows = [
         ("Acknowledged messages a second, batches of 100", count(_value(runs, "full_per_s"))),
@@ -199,10 +199,10 @@ def _redis(runs: Sequence[Run]) -> list[Figure]:
         "A primary with two replicas and three Sentinels, the node and the generator on the same cores; one subscriber "
         "reads everything and checks it. What a joining node took is its start less that of one with an empty Redis."
     )
-    return [Figure("One node on Redis", note, _list(rows))]
+    return [ReportFigure("One node on Redis", note, _list(rows))]
 
 
-def _journal(runs: Sequence[Run]) -> list[Figure]:
+def _journal(runs: Sequence[Run]) -> list[ReportFigure]:
     rows = [
         ("Added to a message, 100 at once, µs", _text(_value(runs, "append_100_us"), _seconds)),
         ("Added to a message, one at once, µs", _text(_value(runs, "append_1_us"), _seconds)),
@@ -212,7 +212,7 @@ def _journal(runs: Sequence[Run]) -> list[Figure]:
         ("Of it CPU, s", _text(_value(runs, "replay_cpu_s"), _seconds)),
     ]
     note = "All on 1000 subjects, each publication numbered. The start is beside that with an empty journal."
-    return [Figure("The journal", note, _list(rows))]
+    return [ReportFigure("The journal", note, _list(rows))]
 
 
 def _list(rows: Iterable[tuple[str, str]]) -> Table:

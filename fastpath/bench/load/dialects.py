@@ -183,7 +183,7 @@ class Fastpath(Dialect):
         return FrameTrack(tally, self.form, conflated=bool(self.options.get("conflation")))
 
 
-class Events(Fastpath):
+class EventsDialect(Fastpath):
     """The dialect of this server's events over HTTP, which only subscribers read (docs/reference/events.md)."""
 
     name = "fastpath-events"
@@ -233,7 +233,7 @@ class StreamSession(Fastpath):
         return MarkerTrack(tally)
 
 
-_OVER_HTTP: dict[str, type[Fastpath]] = {"sse": Events, "stream": StreamSession}
+_OVER_HTTP: dict[str, type[Fastpath]] = {"sse": EventsDialect, "stream": StreamSession}
 
 
 def fastpath(form: str, tokens: Tokens = anonymous, **more: Any) -> Fastpath:

@@ -9,7 +9,7 @@ from itertools import repeat
 
 from ..machine.procfs import cpu_ns, memory_bytes
 from .payload import Payloads
-from .publishing import Outlet
+from .publishing import LoadPublisher
 from .sockets import BenchError
 from .swarm import Swarm
 
@@ -55,7 +55,7 @@ class Load:
     def __init__(
         self,
         swarm: Swarm,
-        outlets: Sequence[Outlet],
+        outlets: Sequence[LoadPublisher],
         subjects: int,
         size: int,
         pids: Sequence[int],

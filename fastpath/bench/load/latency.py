@@ -11,7 +11,7 @@ FINE_US = 1 << 16
 PERCENTILES = (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("p999_ms", 0.999))
 
 
-class Histogram:
+class LatencyHistogram:
     """``fine[us] += 1`` is how hot loops add; ``add`` takes every value."""
 
     def __init__(self) -> None:

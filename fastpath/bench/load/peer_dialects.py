@@ -89,7 +89,7 @@ class Nchan(PeerDialect):
         return f"/sub/{','.join(subjects)}" if subjects else f"/pub/{publishes}"
 
 
-class Channels(PeerDialect):
+class DaphneChannels(PeerDialect):
     """The project of channels_peer.py."""
 
     name = "channels"
@@ -189,6 +189,6 @@ def _resp(*parts: str | bytes) -> bytes:
 
 
 DIALECTS: dict[str, type[PeerDialect]] = {
-    kind.name: kind for kind in (Nchan, Channels, Nats, NatsWebSocket, Mqtt, MqttWebSocket, Redis)
+    kind.name: kind for kind in (Nchan, DaphneChannels, Nats, NatsWebSocket, Mqtt, MqttWebSocket, Redis)
 }
 """Every dialect by its name."""

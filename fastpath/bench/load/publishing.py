@@ -11,7 +11,7 @@ from typing import Any
 from fastpath.core.protocol.packets import BATCH_MESSAGES_MAX, Unpacker, pack
 
 from .dialects import ENCODERS, Dialect, Items
-from .latency import Histogram
+from .latency import LatencyHistogram
 from .sockets import BenchError, Sockets
 from .swarm import Swarm
 
@@ -20,7 +20,7 @@ BACKLOG_BYTES_MAX = 1 << 19
 ANSWER_BYTES_MAX = 4 << 20
 
 
-class Outlet:
+class LoadPublisher:
     """One connection that publishes in its server's dialect; it shares the swarm's loop for what comes back."""
 
     def __init__(self, swarm: Swarm, dialect: Dialect, sockets: Sockets, number: int, subjects: Sequence[int]) -> None:
@@ -130,7 +130,7 @@ class Outlet:
         """Read what the server says to a publisher; most say nothing."""
 
 
-class PortOutlet(Outlet):
+class PortLoadPublisher(LoadPublisher):
     """Fastpath's publisher port (protocol.md 6): a batch a write, and at most ``window`` without acknowledgement.
 
     Every publication is numbered, as the client libraries do it, so that the server looks whether it has it already.
@@ -145,7 +145,7 @@ class PortOutlet(Outlet):
         self._sent: dict[int, int] = {}
         self._number = 1
         self.acknowledged = 0
-        self.latency = Histogram()
+        self.latency = LatencyHistogram()
         """Latency from a batch to its acknowledgement."""
         super().__init__(swarm, dialect, sockets, number, [])
 

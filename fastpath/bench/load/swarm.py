@@ -147,9 +147,9 @@ class Swarm:
         if opening:
             self.sockets.write_all(fd, opening)
         if self.dialect.upgrades:
-            self.special[fd] = _Answer(self._upgraded, b"\r\n\r\n", self)
+            self.special[fd] = _AwaitedInput(self._upgraded, b"\r\n\r\n", self)
         elif self.dialect.greeting:
-            self.special[fd] = _Answer(self._introduce, self.dialect.greeting, self)
+            self.special[fd] = _AwaitedInput(self._introduce, self.dialect.greeting, self)
         else:
             self._introduce(fd, b"")
         return 0
@@ -169,7 +169,7 @@ class Swarm:
         if index in self.sampled and index not in self.tracks:
             self.tracks[index] = self.dialect.track(self.tally)
         if self.dialect.settled:
-            self.special[fd] = answer = _Answer(self._settled, self.dialect.settled, self)
+            self.special[fd] = answer = _AwaitedInput(self._settled, self.dialect.settled, self)
             return answer.more(fd, rest)
         return self._settled(fd, rest)
 
@@ -340,7 +340,7 @@ class Swarm:
         self.epoll.close()
 
 
-class _Answer:
+class _AwaitedInput:
     """Collects input until something has come, then hands all of it on."""
 
     def __init__(self, then: Callable[[int, bytes], int], wanted: bytes, swarm: Swarm) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from fastpath.core.websocket.frames import BINARY, CLOSE
 
 from . import payload
-from .latency import FINE_US, Histogram
+from .latency import FINE_US, LatencyHistogram
 
 Subject = str | bytes
 """A subject by its index as it stands in the payload."""
@@ -28,7 +28,7 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self.latency = Histogram()
+        self.latency = LatencyHistogram()
         self.measuring = False
         self.deliveries = 0
         self.gaps = 0

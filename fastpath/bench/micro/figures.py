@@ -8,7 +8,7 @@ from statistics import median
 
 from ..load.sockets import BenchError
 from ..machine.processes import open_files_most
-from ..scenarios.measure import Options, measure_own
+from ..scenarios.measure import RunOptions, measure_own
 from ..scenarios.run import add_server_arguments, options_of
 from ..scenarios.scenarios import SCENARIOS
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _pair(name: str, changes: dict[str, float], options: Options, first: str) -> tuple[float, float]:
+def _pair(name: str, changes: dict[str, float], options: RunOptions, first: str) -> tuple[float, float]:
     """Return the cost without and with figures; which is measured first changes from pair to pair, as a machine warms
     up."""
     costs = {}

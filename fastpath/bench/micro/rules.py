@@ -18,7 +18,7 @@ from fastpath.client.control.client import Control
 from fastpath.core.auth.rules import Rule, RuleSet
 
 from ..machine.procfs import memory_bytes
-from ..servers.fastpath_server import GENERATION, RULES, Server, sidecar
+from ..servers.fastpath_server import GENERATION, RULES, MeasuredServer, sidecar
 
 FEW = 10
 CHUNK = 1000
@@ -188,7 +188,7 @@ def _ask(socket: ClientConnection, command: dict[str, Any]) -> None:
             return
 
 
-def _subscribes(server: Server) -> tuple[float, float]:
+def _subscribes(server: MeasuredServer) -> tuple[float, float]:
     """Subscribe to one subject after the other, and time each."""
     times = []
     with _client(server) as socket:
@@ -203,14 +203,14 @@ def _subscribes(server: Server) -> tuple[float, float]:
 
 
 @contextmanager
-def _client(server: Server) -> Iterator[ClientConnection]:
+def _client(server: MeasuredServer) -> Iterator[ClientConnection]:
     with connect(f"ws://{server.host}:{server.port}/ws", compression=None) as socket:
         _ask(socket, {"op": "connect", "id": 1, "token": server.token(7)})
         yield socket
 
 
 @contextmanager
-def _pinging(server: Server) -> Iterator[list[float]]:
+def _pinging(server: MeasuredServer) -> Iterator[list[float]]:
     """Have another client ask ``ping`` again and again; yield how long each answer took, in ms."""
     pongs: list[float] = []
     stop = threading.Event()

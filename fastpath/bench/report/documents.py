@@ -10,7 +10,7 @@ from fastpath.core.protocol.errors import FastpathError
 
 from . import charts
 from .summary import Run
-from .tables import Figure, Table, figures
+from .tables import ReportFigure, Table, figures
 
 BEGIN = "<!-- tables begin -->"
 END = "<!-- tables end -->"
@@ -41,7 +41,7 @@ def write_figures(path: Path, runs: Sequence[Run]) -> None:
         file.write_text(svg, encoding="utf-8")
 
 
-def section(runs: Sequence[Run], found: Iterable[Figure], folder: str = "") -> str:
+def section(runs: Sequence[Run], found: Iterable[ReportFigure], folder: str = "") -> str:
     """Return what goes between the markers: the circumstances, then each figure: heading, note, chart of a folder,
     table."""
     parts = ["\n".join(f"* {name}: {value}" for name, value in circumstances(runs))]

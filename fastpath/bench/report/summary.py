@@ -42,7 +42,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TargetResult:
     """One target and what was measured; ``value`` is None when the runs do not have the figure."""
 
     target: Target
@@ -83,11 +83,11 @@ class Row:
         return sum(int(run.get(key) or 0) for run in self.runs)
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[TargetResult]:
         """The scenario's targets; where servers are compared there are none."""
         if self.peer:
             return []
-        return [Verdict(target, self.spread(target.figure)) for target in TARGETS.get(self.scenario, ())]
+        return [TargetResult(target, self.spread(target.figure)) for target in TARGETS.get(self.scenario, ())]
 
     @property
     def ratio_target(self) -> float | None:

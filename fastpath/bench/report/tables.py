@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from ..load import wire_sizes
 from ..servers.peers import PEERS
 from .charts import Bar
-from .summary import OURS, Row, Run, Verdict, cost, count, kibibytes, milliseconds, rows
+from .summary import OURS, Row, Run, TargetResult, cost, count, kibibytes, milliseconds, rows
 
 Table = list[list[str]]
 """A heading and its rows, as text."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class ReportFigure:
     """One thing to show; ``note`` is a sentence on how to read it."""
 
     title: str
@@ -40,7 +40,7 @@ COMPARED = ["Server", "CPU s/M", "× ours", "Deliveries/s", "p50 ms", "p99 ms", 
 """The heading of a comparison."""
 
 
-def figures(runs: Sequence[Run]) -> list[Figure]:
+def figures(runs: Sequence[Run]) -> list[ReportFigure]:
     """Return every figure that these results have something for."""
     measured = [row for row in rows(runs) if not row.peer]
     compared = [row for row in rows(runs) if row.peer]
@@ -48,7 +48,7 @@ def figures(runs: Sequence[Run]) -> list[Figure]:
     return [figure for figure in found if len(figure.table) > 1] + [*_comparisons(compared), *wire_figures()]
 
 
-def _scenarios(measured: Sequence[Row]) -> Figure:
+def _scenarios(measured: Sequence[Row]) -> ReportFigure:
     table = [["Scenario", "Verdict", "Measured", "Target", "CPU s/M", "Deliveries/s", "p50 ms", "p99 ms", "Faults",
               "Runs"]]  # fmt: skip
     for row in measured:
@@ -67,7 +67,7 @@ def _scenarios(measured: Sequence[Row]) -> Figure:
             first = number == 0
             line = [row.label if first else "", verdict.word, measured_text(verdict), verdict.target.text]
             table.append(line + (figures_of_row if first else [""] * len(figures_of_row)))
-    return Figure(
+    return ReportFigure(
         "Scenarios and their targets",
         "Medians over the runs, with the least and the greatest in brackets. CPU s/M: the server's CPU seconds for a "
         "million deliveries. Faults: messages lost, doubled and out of order, over all runs.",
@@ -75,7 +75,7 @@ def _scenarios(measured: Sequence[Row]) -> Figure:
     )
 
 
-def measured_text(verdict: Verdict) -> str:
+def measured_text(verdict: TargetResult) -> str:
     """Return a verdict's value with its spread, in the target's own unit."""
     spread = verdict.value
     if spread is None:
@@ -84,7 +84,7 @@ def measured_text(verdict: Verdict) -> str:
     return f"{show(spread.median)} {unit} ({show(spread.low)} to {show(spread.high)})".replace("  ", " ")
 
 
-def _ratios(measured: Sequence[Row]) -> Figure:
+def _ratios(measured: Sequence[Row]) -> ReportFigure:
     table = [["Scenario", "Ratio", "Least", "Greatest", "Target", "Floor CPU s/M", "Runs"]]
     bars: list[Bar] = []
     for row in measured:
@@ -95,10 +95,10 @@ def _ratios(measured: Sequence[Row]) -> Figure:
             table.append([row.label, *numbers, "–" if target is None else f"{target:.2f}", floor, str(len(row.runs))])
             bars.append((row.label, spread.median, f"×{numbers[0]}"))
     note = "The floor is a bare C server, driven by the same generator in the same run."
-    return Figure("Cost as a multiple of the floor", note, table, bars)
+    return ReportFigure("Cost as a multiple of the floor", note, table, bars)
 
 
-def _latency(measured: Sequence[Row]) -> Figure:
+def _latency(measured: Sequence[Row]) -> ReportFigure:
     table = [["Scenario", *PERCENTILES.values()]]
     table += [[row.label, *(milliseconds(row.value(key)) for key in PERCENTILES)] for row in measured
               if row.value("p50_ms")]  # fmt: skip
@@ -106,10 +106,10 @@ def _latency(measured: Sequence[Row]) -> Figure:
         "A scenario that keeps a window full measures throughput: its latency is what waits in the window. Where the "
         "rate is fixed, it is the server's."
     )
-    return Figure("Latency from publisher to subscriber, ms", note, table)
+    return ReportFigure("Latency from publisher to subscriber, ms", note, table)
 
 
-def _throughput(measured: Sequence[Row]) -> Figure:
+def _throughput(measured: Sequence[Row]) -> ReportFigure:
     table = [["Scenario", "Deliveries/s", "Least", "Greatest"]]
     bars: list[Bar] = []
     for row in measured:
@@ -117,15 +117,17 @@ def _throughput(measured: Sequence[Row]) -> Figure:
         if spread is not None and spread.median:
             table.append([row.label, *(count(value) for value in (spread.median, spread.low, spread.high))])
             bars.append((row.label, spread.median, count(spread.median)))
-    return Figure("Deliveries per second", "The generator has a core of its own and is often the limit.", table, bars)
+    return ReportFigure(
+        "Deliveries per second", "The generator has a core of its own and is often the limit.", table, bars
+    )
 
 
-def _comparisons(compared: Sequence[Row]) -> Iterator[Figure]:
+def _comparisons(compared: Sequence[Row]) -> Iterator[ReportFigure]:
     for scenario in dict.fromkeys(row.scenario for row in compared):
         yield comparison(scenario, [row for row in compared if row.scenario == scenario])
 
 
-def comparison(scenario: str, servers: Sequence[Row]) -> Figure:
+def comparison(scenario: str, servers: Sequence[Row]) -> ReportFigure:
     """Return the table of one scenario by each server that was compared, the cheapest first."""
     mine = next((row for row in servers if row.peer == OURS), None)
     own_cost = mine.value(COST) if mine else None
@@ -136,7 +138,7 @@ def comparison(scenario: str, servers: Sequence[Row]) -> Figure:
         named.insert(0, ("Floor (bare C)", mine.value("floor_cpu_s_per_million")))
     bars = [(name, value, cost(value)) for name, value in named if value is not None]
     note = "The bars are CPU s/M."
-    return Figure(f"{scenario}: CPU seconds per million deliveries, beside other servers", note, table, bars)
+    return ReportFigure(f"{scenario}: CPU seconds per million deliveries, beside other servers", note, table, bars)
 
 
 def floor_line(mine: Row | None, own_cost: float | None) -> Table:
@@ -161,7 +163,7 @@ def compared_line(row: Row, own_cost: float | None) -> list[str]:
     ]
 
 
-def wire_figures() -> list[Figure]:
+def wire_figures() -> list[ReportFigure]:
     """Return bytes a message: one table for each sample, and one for how ours grows with the sequence number."""
     found = []
     for sample in wire_sizes.SAMPLES:
@@ -173,14 +175,14 @@ def wire_figures() -> list[Figure]:
             bars.append((wired.framing, wired.overhead_bytes, f"{wired.overhead_bytes} B"))
         named = sample.title if sample.title.startswith("F1") else sample.title[0].lower() + sample.title[1:]
         own = f"content, field names and field values ({sample.own_bytes} bytes here)"
-        found.append(Figure(f"On the wire: {named}", f"Bars: overhead, which is all but {own}.", table, bars))
+        found.append(ReportFigure(f"On the wire: {named}", f"Bars: overhead, which is all but {own}.", table, bars))
     aging: Table = [["Sequence number", "JSON overhead", "MessagePack overhead"]]
     aging += [
         [f"{seq:,}" if seq else "0 (standard quality)", str(text), str(packed)]
         for seq, text, packed in wire_sizes.overheads_by_seq()
     ]
     note = "F1's message, the WebSocket header included."
-    return [*found, Figure("On the wire: overhead as a subject grows old", note, aging)]
+    return [*found, ReportFigure("On the wire: overhead as a subject grows old", note, aging)]
 
 
 def _times(value: float | None, own: float | None) -> str:

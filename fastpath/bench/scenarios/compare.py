@@ -16,7 +16,7 @@ from ..machine.procfs import memory_bytes
 from ..report import documents, tables
 from ..report.summary import OURS, Run, rows
 from ..servers import fastpath_server, peers
-from .measure import Options, loaded, measure_floor
+from .measure import RunOptions, loaded, measure_floor
 from .measure import run as run_load
 from .result import beside, lines, write
 from .run import add_server_arguments, options_of
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def measure_ours(scenario: Scenario, options: Options) -> Run:
+def measure_ours(scenario: Scenario, options: RunOptions) -> Run:
     """Measure the sidecar, and the floor beside it if there is one."""
     with fastpath_server.sidecar(
         options.server_core, workers=options.workers, tls=options.tls, settings=options.settings
@@ -92,16 +92,18 @@ def measure_ours(scenario: Scenario, options: Options) -> Run:
     return beside(own, measure_floor(scenario, options), options.floor, scenario.coalesces)
 
 
-def measure_other(scenario: Scenario, running: peers.Running, options: Options) -> Run:
+def measure_other(scenario: Scenario, running: peers.Running, options: RunOptions) -> Run:
     """Measure a peer; where a publishing connection is bound to one subject, there is one for each."""
     dialect = DIALECTS[running.peer.dialect]()
     if dialect.publisher_per_subject:
         scenario = scenario.changed({"pairs": True})
-    server = fastpath_server.Server(running.peer.name, "127.0.0.1", running.port, running.pids)
+    server = fastpath_server.MeasuredServer(running.peer.name, "127.0.0.1", running.port, running.pids)
     return measure_server(scenario, server, PeerAdapter(dialect), options)
 
 
-def measure_server(scenario: Scenario, server: fastpath_server.Server, dialect: Dialect, options: Options) -> Run:
+def measure_server(
+    scenario: Scenario, server: fastpath_server.MeasuredServer, dialect: Dialect, options: RunOptions
+) -> Run:
     """Measure a server that runs.
 
     The memory of a connection is what connecting and subscribing added, before anything is sent.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ..load.dialects import Fastpath
 from ..servers import fastpath_server
-from .measure import Options, loaded, run
+from .measure import RunOptions, loaded, run
 from .result import Result
 from .scenarios import Scenario
 
 INTERVAL_MS = 500
 
 
-def measure(scenario: Scenario, options: Options) -> Result:
+def measure(scenario: Scenario, options: RunOptions) -> Result:
     """Measure conflated clients under the full rate; then plain clients that are sent each subject once an interval.
 
     ``ratio`` is the one cost by the other, each for a delivery; ``ratio_beyond_intake`` leaves out what the

@@ -15,8 +15,8 @@ from ..load.dialects import Dialect, Fastpath, Floor
 from ..load.swarm import Swarm
 from ..machine.procfs import cpu_ns
 from ..servers import fastpath_server
-from ..servers.fastpath_server import Server
-from .measure import Options, pinned, sockets_for
+from ..servers.fastpath_server import MeasuredServer
+from .measure import RunOptions, pinned, sockets_for
 from .result import Result
 from .scenarios import Scenario
 
@@ -24,7 +24,7 @@ WARM_CONNECTIONS = 500
 VERIFICATIONS = 2000
 
 
-def measure(scenario: Scenario, options: Options) -> Result:
+def measure(scenario: Scenario, options: RunOptions) -> Result:
     """Measure ``connect_cpu_us`` without a token, ``connect_hs256_cpu_us`` with one of its own for each connection, and
     what verifying a token costs alone: by the server's own function, and by PyJWT for algorithms that this function
     does not take."""
@@ -57,7 +57,7 @@ def measure(scenario: Scenario, options: Options) -> Result:
         return result | {"verification_us": verifications()}
 
 
-def _connect(scenario: Scenario, server: Server, dialect: Dialect, options: Options) -> tuple[float, float]:
+def _connect(scenario: Scenario, server: MeasuredServer, dialect: Dialect, options: RunOptions) -> tuple[float, float]:
     """Return the CPU time of the server for each connection in us, and connections a second."""
     with pinned(options.load_core):
         plan = scenario.plan()

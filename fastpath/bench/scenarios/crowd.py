@@ -10,7 +10,7 @@ from ..load.drive import Load
 from ..machine.processes import family
 from ..machine.procfs import available_bytes, memory_bytes
 from ..servers import fastpath_server
-from .measure import Options, pinned, publishers, run, sockets_for
+from .measure import RunOptions, pinned, publishers, run, sockets_for
 from .result import Result
 from .scenarios import Scenario
 
@@ -19,7 +19,7 @@ RETRIES_EACH = 2000
 """Connections a load process may open again: what waits at a worker's port is refused when it is full and closes it."""
 
 
-def measure(scenario: Scenario, options: Options) -> Result:
+def measure(scenario: Scenario, options: RunOptions) -> Result:
     """Connect all, then publish every subject at a rate that makes 40,000 deliveries a second in all; nothing is
     pinned, since both sides need every core.
 

@@ -11,17 +11,17 @@ from typing import Any
 
 from ..load.dialects import Dialect, Fastpath, Floor, FloorAll, fastpath
 from ..load.drive import Load, Progress
-from ..load.publishing import Outlet, PortOutlet
+from ..load.publishing import LoadPublisher, PortLoadPublisher
 from ..load.sockets import Sockets, TlsSockets
 from ..load.swarm import Swarm
 from ..servers import fastpath_server
-from ..servers.fastpath_server import Server
+from ..servers.fastpath_server import MeasuredServer
 from .result import Result, beside, result
 from .scenarios import Scenario
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """The options of a run besides its scenario; cores are None where they are not pinned."""
 
     form: str = "json"
@@ -66,7 +66,7 @@ def pinned(core: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def measure_own(scenario: Scenario, options: Options, **dialect: Any) -> Result:
+def measure_own(scenario: Scenario, options: RunOptions, **dialect: Any) -> Result:
     """Measure the sidecar, which is started for that."""
     with fastpath_server.sidecar(
         options.server_core, workers=options.workers, tls=options.tls, settings=options.settings
@@ -74,7 +74,7 @@ def measure_own(scenario: Scenario, options: Options, **dialect: Any) -> Result:
         return measure_server(scenario, server, options, **dialect)
 
 
-def measure_server(scenario: Scenario, server: Server, options: Options, **dialect: Any) -> Result:
+def measure_server(scenario: Scenario, server: MeasuredServer, options: RunOptions, **dialect: Any) -> Result:
     """Measure a sidecar that runs."""
     spoken = fastpath(options.form, server.token, **dialect)
     shown = {"settings": server.settings | options.shown, "command": options.command}
@@ -82,7 +82,7 @@ def measure_server(scenario: Scenario, server: Server, options: Options, **diale
         return run(scenario, load) | shown
 
 
-def measure_floor(scenario: Scenario, options: Options) -> Result:
+def measure_floor(scenario: Scenario, options: RunOptions) -> Result:
     """Measure the bare C program."""
     dialect = FloorAll() if scenario.interest == "all" else Floor()
     with (
@@ -92,7 +92,7 @@ def measure_floor(scenario: Scenario, options: Options) -> Result:
         return run(scenario, load)
 
 
-def measure_beside(scenario: Scenario, options: Options) -> Result:
+def measure_beside(scenario: Scenario, options: RunOptions) -> Result:
     """Measure the sidecar and, if there is one, the floor right after it with the same generator."""
     own = measure_own(scenario, options)
     if not options.floor:
@@ -102,14 +102,14 @@ def measure_beside(scenario: Scenario, options: Options) -> Result:
 
 @contextlib.contextmanager
 def loaded(
-    scenario: Scenario, server: Server, dialect: Dialect, options: Options, tracked: Iterable[int] = ()
+    scenario: Scenario, server: MeasuredServer, dialect: Dialect, options: RunOptions, tracked: Iterable[int] = ()
 ) -> Iterator[Load]:
     """Yield a connected swarm with its publishers, on the load's core; ``tracked`` are read in full besides the
     sample."""
     with pinned(options.load_core):
         sockets = sockets_for(server, options.tls)
         swarm = Swarm(dialect, sockets, scenario.plan(), sample_every=options.sample_every, tracked=tracked)
-        outlets: list[Outlet] = []
+        outlets: list[LoadPublisher] = []
         try:
             swarm.connect()
             outlets = publishers(scenario, server, dialect, swarm, options)
@@ -120,7 +120,7 @@ def loaded(
             swarm.close()
 
 
-def sockets_for(server: Server, tls: bool) -> Sockets:
+def sockets_for(server: MeasuredServer, tls: bool) -> Sockets:
     """Return sockets: plain, or TLS that takes the server's certificate as it is, as it is the generator's own."""
     if not tls or server.name != "fastpath":
         return Sockets(server.host, server.port)
@@ -130,18 +130,20 @@ def sockets_for(server: Server, tls: bool) -> Sockets:
     return TlsSockets(server.host, server.port, context, "localhost")
 
 
-def publishers(scenario: Scenario, server: Server, dialect: Dialect, swarm: Swarm, options: Options) -> list[Outlet]:
+def publishers(
+    scenario: Scenario, server: MeasuredServer, dialect: Dialect, swarm: Swarm, options: RunOptions
+) -> list[LoadPublisher]:
     """Connect the publishers: one, or with pairs one a subject."""
-    outlets: list[Outlet] = []
+    outlets: list[LoadPublisher] = []
     for number in range(scenario.subjects if scenario.pairs else 1):
         if server.name == "fastpath" and (options.publish_via or scenario.publish_via) == "port":
             sockets = Sockets(server.host, server.publisher_port)
-            outlets.append(PortOutlet(swarm, dialect, sockets, number, server.publisher_token()))
+            outlets.append(PortLoadPublisher(swarm, dialect, sockets, number, server.publisher_token()))
         else:
             speaks = dialect
             if isinstance(dialect, Fastpath):
                 speaks = Fastpath(dialect.form, lambda _number: server.publisher_token())
-            outlets.append(Outlet(swarm, speaks, sockets_for(server, options.tls), number, [number]))
+            outlets.append(LoadPublisher(swarm, speaks, sockets_for(server, options.tls), number, [number]))
     return outlets
 
 

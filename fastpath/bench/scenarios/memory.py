@@ -11,7 +11,7 @@ from ..load.sockets import BenchError
 from ..load.swarm import Swarm
 from ..machine.procfs import kernel_bytes, memory_bytes
 from ..servers import fastpath_server
-from .measure import Options, loaded, pinned, publishers, sockets_for
+from .measure import RunOptions, loaded, pinned, publishers, sockets_for
 from .result import Result
 from .scenarios import Scenario
 
@@ -23,7 +23,7 @@ NAMES = 100
 """Subjects that the connections share."""
 
 
-def measure(scenario: Scenario, options: Options) -> Result:
+def measure(scenario: Scenario, options: RunOptions) -> Result:
     """Measure ``memory_per_connection_bytes`` of the server's own memory, the kernel's part of both ends beside it; and
     ``memory_per_subject_bytes`` beyond content and name, without history and with the one message cached."""
     connected = _connections(scenario, options)
@@ -42,7 +42,7 @@ def measure(scenario: Scenario, options: Options) -> Result:
     }
 
 
-def _connections(scenario: Scenario, options: Options) -> Result:
+def _connections(scenario: Scenario, options: RunOptions) -> Result:
     with (
         fastpath_server.sidecar(options.server_core, workers=options.workers, settings=options.settings) as server,
         loaded(scenario.changed({"connections": 200, "subjects": NAMES}), server, _reading(server, options), options),
@@ -76,7 +76,7 @@ def _connections(scenario: Scenario, options: Options) -> Result:
     }
 
 
-def _subjects(scenario: Scenario, options: Options, settings: Mapping[str, str]) -> float:
+def _subjects(scenario: Scenario, options: RunOptions, settings: Mapping[str, str]) -> float:
     """Return what each subject's snapshot adds, less its content and its name."""
     one = scenario.changed({"connections": 1, "interest": "one"})
     with fastpath_server.sidecar(options.server_core, settings=options.settings | dict(settings)) as server:
@@ -104,10 +104,10 @@ def _subjects(scenario: Scenario, options: Options, settings: Mapping[str, str])
     return round((after - before) / scenario.subjects - scenario.size - names, 1)
 
 
-def _reading(server: fastpath_server.Server, options: Options) -> Fastpath:
+def _reading(server: fastpath_server.MeasuredServer, options: RunOptions) -> Fastpath:
     """Return the dialect of the connections, in whichever form they read."""
     return fastpath(options.form, server.token)
 
 
-def _dialect(server: fastpath_server.Server, options: Options) -> Fastpath:
+def _dialect(server: fastpath_server.MeasuredServer, options: RunOptions) -> Fastpath:
     return Fastpath(options.form if options.form in WEBSOCKET_FORMS else "json", server.token)

@@ -13,11 +13,11 @@ from ..load.sockets import BenchError
 from ..machine.description import machine
 from ..machine.processes import open_files_most
 from . import conflating, connecting, crowd, memory, stalling
-from .measure import Options, cores, measure_beside
+from .measure import RunOptions, cores, measure_beside
 from .result import Result, write
 from .scenarios import SCENARIOS, Scenario
 
-MEASURES: dict[str, Callable[[Scenario, Options], Result]] = {
+MEASURES: dict[str, Callable[[Scenario, RunOptions], Result]] = {
     "F6": conflating.measure,
     "F8": memory.measure,
     "F9": connecting.measure,
@@ -56,12 +56,12 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", type=int, default=20, metavar="N", help="read one connection in N in full (20)")
 
 
-def options_of(arguments: argparse.Namespace) -> Options:
+def options_of(arguments: argparse.Namespace) -> RunOptions:
     """Return the options of a command line."""
     server_core, load_core = cores(arguments.server_core, arguments.load_core)
     if not 1 <= arguments.sample <= 20:
         raise BenchError("--sample is 1 (every connection) to 20: at least one in 20 is read in full")
-    return Options(
+    return RunOptions(
         form=arguments.form,
         publish_via=arguments.publish_via,
         workers=arguments.workers,

@@ -8,11 +8,11 @@ from typing import Any
 
 from ..load.dialects import Fastpath
 from ..load.drive import Load, Measured
-from ..load.latency import Histogram
+from ..load.latency import LatencyHistogram
 from ..load.tracks import FrameTrack
 from ..machine.procfs import memory_bytes
 from ..servers import fastpath_server
-from .measure import Options, loaded
+from .measure import RunOptions, loaded
 from .result import Result, result
 from .scenarios import SCENARIOS, Scenario
 
@@ -20,7 +20,7 @@ STALL_SECONDS = 10.0
 RECOVERY_SECONDS_MAX = 60.0
 
 
-def measure(scenario: Scenario, options: Options) -> Result:
+def measure(scenario: Scenario, options: RunOptions) -> Result:
     """Measure with the load of F1; ``f3`` holds the same for that of F3."""
     first = _measure(SCENARIOS["F1"].changed({"connections": scenario.connections}), options)
     second = _measure(SCENARIOS["F3"], options)
@@ -40,7 +40,7 @@ def measure(scenario: Scenario, options: Options) -> Result:
     }
 
 
-def _measure(scenario: Scenario, options: Options) -> Result:
+def _measure(scenario: Scenario, options: RunOptions) -> Result:
     """Have every twentieth client stall, all of them read in full; the window counts only the deliveries to the
     others."""
     slow = list(range(1, scenario.connections, 20))
@@ -68,7 +68,7 @@ def _measure(scenario: Scenario, options: Options) -> Result:
     }
 
 
-def _policy(options: Options) -> dict[str, int | str]:
+def _policy(options: RunOptions) -> dict[str, int | str]:
     return {"slow": options.slow} if options.slow else {}
 
 
@@ -80,7 +80,7 @@ class Stall:
         self.load = load
         self.swarm = load.swarm
         self.slow = slow
-        self.latency = Histogram()
+        self.latency = LatencyHistogram()
         self.memory_peak = 0
         self._fates: dict[str, int] = {}
         self._unrecovered = 0

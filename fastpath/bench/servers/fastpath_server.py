@@ -43,7 +43,7 @@ RULES = [
 
 
 @dataclass
-class Server:
+class MeasuredServer:
     """A sidecar that accepts connections; ``settings`` are what it was told besides its defaults."""
 
     name: str
@@ -84,7 +84,7 @@ def sidecar(
     workers: int = 1,
     tls: bool = False,
     settings: Mapping[str, str] | None = None,
-) -> Iterator[Server]:
+) -> Iterator[MeasuredServer]:
     """Run `python -m fastpath` on free ports with rights in force, pinned to a core; raise BenchError when it does not
     start.
 
@@ -118,7 +118,7 @@ def sidecar(
         port, publisher_port = (int(ready[purpose][0].rpartition(":")[2]) for purpose in ("clients", "publishers"))
         names = {f"FASTPATH_{name.upper()}": value for name, value in shown.items() if name not in PLACES}
         names["FASTPATH_LISTEN"] = "clients+tls and publishers" if tls else "clients and publishers"
-        server = Server("fastpath", "127.0.0.1", port, pids, publisher_port, shown["control"], secret, names)
+        server = MeasuredServer("fastpath", "127.0.0.1", port, pids, publisher_port, shown["control"], secret, names)
         server.log, server.ready_s, server.ready_cpu_s = folder / "log", took, spent
         yield server
         if process.poll() is not None:
@@ -132,7 +132,7 @@ def sidecar(
 
 
 @contextlib.contextmanager
-def floor(program: str, coalesce: bool, core: int | None) -> Iterator[Server]:
+def floor(program: str, coalesce: bool, core: int | None) -> Iterator[MeasuredServer]:
     """Run the bare C program on a free port; raise BenchError when it does not listen."""
     (port,) = free_ports(1)
     process = subprocess.Popen(
@@ -144,7 +144,7 @@ def floor(program: str, coalesce: bool, core: int | None) -> Iterator[Server]:
             if process.poll() is not None or time.monotonic() > end:
                 raise BenchError(f"the floor {program} does not listen on port {port}")
             time.sleep(0.02)
-        yield Server("floor", "127.0.0.1", port, [process.pid])
+        yield MeasuredServer("floor", "127.0.0.1", port, [process.pid])
     finally:
         stop(process)
 

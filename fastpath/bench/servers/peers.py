@@ -34,7 +34,7 @@ class PeerError(FastpathError):
 
 
 @dataclass(frozen=True)
-class Place:
+class PeerPlace:
     """The place where a peer runs: its folder and the two ports that are free for it, TCP and WebSocket."""
 
     folder: Path
@@ -58,7 +58,7 @@ class Peer:
     websocket: bool
     install: str
     missing: Callable[[], str]
-    prepare: Callable[[Place], list[str]]
+    prepare: Callable[[PeerPlace], list[str]]
     slow: bool = False
     """True if the peer takes a hundredth of the load: it gets small runs."""
 
@@ -86,7 +86,7 @@ def run(peer: Peer, core: int | None = None) -> Iterator[Running]:
     try:
         connections_max = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         tcp_port, ws_port = free_ports(2)
-        place = Place(folder, tcp_port, ws_port, min(connections_max, 1_000_000) - 200)
+        place = PeerPlace(folder, tcp_port, ws_port, min(connections_max, 1_000_000) - 200)
         command = peer.prepare(place)
         log = folder / "log"
         with log.open("wb") as output:
@@ -141,7 +141,7 @@ def _nchan_module() -> Path | None:
     return next((path for folder in NGINX_MODULES if (path := Path(folder) / NCHAN).exists()), None)
 
 
-def _mosquitto(place: Place) -> list[str]:
+def _mosquitto(place: PeerPlace) -> list[str]:
     """Run with unbounded queues for quality 0: a message that the peer drops would make its deliveries look cheap."""
     config = place.folder / "mosquitto.conf"
     config.write_text(
@@ -152,7 +152,7 @@ def _mosquitto(place: Place) -> list[str]:
     return [_program("mosquitto"), "-c", str(config)]
 
 
-def _own_mqtt(place: Place) -> list[str]:
+def _own_mqtt(place: PeerPlace) -> list[str]:
     """Run our own server, spoken to as Mosquitto is."""
     settings = {
         "FASTPATH_LISTEN": f"mqtt://127.0.0.1:{place.port},clients://127.0.0.1:{place.ws_port}",
@@ -164,7 +164,7 @@ def _own_mqtt(place: Place) -> list[str]:
     return ["/usr/bin/env", *(f"{name}={value}" for name, value in settings.items()), sys.executable, "-m", "fastpath"]
 
 
-def _nats(place: Place) -> list[str]:
+def _nats(place: PeerPlace) -> list[str]:
     config = place.folder / "nats.conf"
     config.write_text(
         f"listen: 127.0.0.1:{place.port}\nmax_connections: {place.connections_max}\nmax_pending: 1073741824\n"
@@ -174,7 +174,7 @@ def _nats(place: Place) -> list[str]:
     return [_program("nats-server"), "-c", str(config)]
 
 
-def _redis(place: Place) -> list[str]:
+def _redis(place: PeerPlace) -> list[str]:
     return [
         _program("redis-server"),
         *("--bind", "127.0.0.1", "--port", str(place.port), "--dir", str(place.folder), "--save", ""),
@@ -185,7 +185,7 @@ def _redis(place: Place) -> list[str]:
     ]
 
 
-def _nchan(place: Place) -> list[str]:
+def _nchan(place: PeerPlace) -> list[str]:
     """Run one worker; a subscriber may name several channels, split by commas, in one address."""
     folder = place.folder
     paths = "".join(
@@ -223,7 +223,7 @@ http {{
     return [_program("nginx"), "-p", str(folder), "-c", str(config), "-e", "stderr"]
 
 
-def _channels(place: Place) -> list[str]:
+def _channels(place: PeerPlace) -> list[str]:
     """Run with the same Python, which has Channels and Daphne; the benchmark itself imports neither."""
     (place.folder / "project.py").write_text(channels_peer.PROJECT)
     bind = ("-b", "127.0.0.1", "-p", str(place.ws_port))

@@ -8,7 +8,7 @@ import pytest
 
 from fastpath.bench.floor.compiling import FloorError, compiled
 from fastpath.bench.load.dialects import Dialect, Floor, FloorAll
-from fastpath.bench.scenarios.measure import Options, loaded, run
+from fastpath.bench.scenarios.measure import RunOptions, loaded, run
 from fastpath.bench.scenarios.scenarios import SCENARIOS
 from fastpath.bench.servers import fastpath_server
 
@@ -37,7 +37,7 @@ def test_it_delivers_everything_in_order(
 ) -> None:
     """One subject, all subjects, lists and pairs; every connection is read in full."""
     short = SCENARIOS[scenario].changed(changes | {"duration_s": 0.2, "warmup_s": 0.05})
-    options = Options(sample_every=1)
+    options = RunOptions(sample_every=1)
     with fastpath_server.floor(compiled(), coalesce, None) as server, loaded(short, server, dialect, options) as load:
         found = run(short, load)
         deadline = time.monotonic() + 30

@@ -12,7 +12,7 @@ from fastpath.bench.__main__ import main
 from fastpath.bench.guarantee import cost, recovery, starts, tables
 from fastpath.bench.guarantee.acknowledgements import rounds, servers_of
 from fastpath.bench.machine.procfs import filesystem
-from fastpath.bench.scenarios.measure import Options
+from fastpath.bench.scenarios.measure import RunOptions
 
 SHORT = 0.02
 
@@ -26,7 +26,7 @@ def test_the_cost_of_every_setting_is_beside_that_of_standard_delivery() -> None
     """Four servers at once, each measured in turn; every message reaches its subscribers."""
     case = next(case for case in cost.CASES if case.name == "publish")
 
-    found = cost.case_of(case, Options(), _quiet, 0.1)
+    found = cost.case_of(case, RunOptions(), _quiet, 0.1)
 
     assert list(found["variants"]) == ["standard", "guaranteed", "interval", "batch"]
     assert (found["lost"], found["faults"]) == (0, 0)
@@ -46,7 +46,7 @@ def test_a_round_goes_there_and_back() -> None:
 @pytest.mark.slow
 def test_acknowledgements_are_timed_at_a_rate_and_at_the_most() -> None:
     """In memory, and with a journal that is synced before each."""
-    with servers_of(["memory", "batch"], Options()) as found:
+    with servers_of(["memory", "batch"], RunOptions()) as found:
         rounds(found, _quiet, "in short", 1, 0.3)
         figures = {name: one.figures() for name, one in found.items()}
         served = [one.rig.server.settings["FASTPATH_JOURNAL"] for one in list(found.values())[1:]]
@@ -63,7 +63,7 @@ def test_acknowledgements_are_timed_at_a_rate_and_at_the_most() -> None:
 @pytest.mark.slow
 def test_clients_that_come_back_get_all_that_they_missed() -> None:
     """Two hundred of them, each a hundred messages, each told that it recovered."""
-    found = recovery.measure(Options(), _quiet, SHORT)
+    found = recovery.measure(RunOptions(), _quiet, SHORT)
 
     assert (found["clients"], found["missed_each"], found["rounds"]) == (200, 100, 1)
     assert found["recoveries"] == {"recovered": found["sampled"]}
@@ -77,7 +77,7 @@ def test_what_does_not_come_back_is_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     """A cache of ten messages cannot give back a hundred."""
     monkeypatch.setattr(recovery, "PATIENCE_SECONDS", 2.0)
 
-    found = recovery.measure(Options(settings={"cache_messages": "10"}), _quiet, SHORT)
+    found = recovery.measure(RunOptions(settings={"cache_messages": "10"}), _quiet, SHORT)
 
     assert found["recoveries"] == {"resynchronised": found["sampled"]}
     assert found["lost"] == found["clients"] * 99  # each gets the snapshot
@@ -87,7 +87,7 @@ def test_what_does_not_come_back_is_lost(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 def test_the_journal_is_written_and_replayed() -> None:
     """Ten thousand messages; what one costs, and a start with them."""
-    found = starts.journal(Options(), _quiet, 0.01)
+    found = starts.journal(RunOptions(), _quiet, 0.01)
 
     assert found["messages"] == 10_000
     assert 140 < found["bytes_each"] < 400
@@ -134,7 +134,7 @@ def test_without_redis_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PATH", "/nowhere")
     said: list[str] = []
 
-    found = starts.joining(Options(), said.append, SHORT)
+    found = starts.joining(RunOptions(), said.append, SHORT)
 
     assert found["missing"] in said[0]
     assert "apt-get install redis-server" in said[0]

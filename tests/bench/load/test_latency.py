@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from fastpath.bench.load.latency import Histogram
+from fastpath.bench.load.latency import LatencyHistogram
 
 
 def test_percentiles_are_those_of_the_values() -> None:
     """A thousand different microseconds, and one far outside."""
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for us in range(1, 1000):
         histogram.add(us)
     histogram.add(1_234_567)
@@ -21,12 +21,12 @@ def test_percentiles_are_those_of_the_values() -> None:
 
 def test_nothing_counted_is_nothing_and_not_zero() -> None:
     """So that a table shows a dash."""
-    assert set(Histogram().summary().values()) == {None}
+    assert set(LatencyHistogram().summary().values()) == {None}
 
 
 def test_several_are_merged_as_json() -> None:
     """What another process counted, coarse values and the greatest included."""
-    one, other = Histogram(), Histogram()
+    one, other = LatencyHistogram(), LatencyHistogram()
     one.add(100)
     other.add(300)
     other.add(90_123)
@@ -40,7 +40,7 @@ def test_several_are_merged_as_json() -> None:
 
 def test_a_cleared_one_keeps_its_list_which_hot_loops_hold() -> None:
     """And forgets all."""
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     fine = histogram.fine
     histogram.add(5)
     histogram.add(100_000)
@@ -54,6 +54,6 @@ def test_a_cleared_one_keeps_its_list_which_hot_loops_hold() -> None:
 
 def test_a_latency_below_zero_counts_as_none() -> None:
     """Two machines' clocks differ."""
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     histogram.add(-7)
     assert list(histogram.items()) == [(0, 1)]

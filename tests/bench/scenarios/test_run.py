@@ -13,7 +13,7 @@ from fastpath.bench.load.dialects import Fastpath
 from fastpath.bench.scenarios.conflating import measure as measure_conflating
 from fastpath.bench.scenarios.connecting import measure as measure_connecting
 from fastpath.bench.scenarios.crowd import measure as measure_crowd
-from fastpath.bench.scenarios.measure import Options, loaded, measure_own
+from fastpath.bench.scenarios.measure import RunOptions, loaded, measure_own
 from fastpath.bench.scenarios.memory import measure as measure_memory
 from fastpath.bench.scenarios.result import KEYS
 from fastpath.bench.scenarios.scenarios import SCENARIOS, Scenario
@@ -46,7 +46,7 @@ def test_all_that_is_published_arrives_once_and_in_order(
     name: str, changes: dict[str, Any], options: dict[str, Any]
 ) -> None:
     """Every delivery on every connection is counted, one connection in five is read in full."""
-    found = measure_own(_short(name, **changes), Options(sample_every=5, **options))
+    found = measure_own(_short(name, **changes), RunOptions(sample_every=5, **options))
 
     assert set(KEYS) <= found.keys()
     assert [found[key] for key in FAULTS] == [0] * len(FAULTS)
@@ -65,7 +65,7 @@ def test_slow_readers_are_closed_and_resume_and_nobody_else_notices() -> None:
     settings = {"outbox_bytes_max": "300000", "cache_messages": "10"}
     with (
         fastpath_server.sidecar(None, settings=settings) as server,
-        loaded(scenario, server, Fastpath("json", server.token), Options(sample_every=1)) as load,
+        loaded(scenario, server, Fastpath("json", server.token), RunOptions(sample_every=1)) as load,
     ):
         load.barrier()
         stall = Stall(load, [1, 6], seconds=3)
@@ -84,7 +84,7 @@ def test_slow_readers_are_closed_and_resume_and_nobody_else_notices() -> None:
 @pytest.mark.slow
 def test_conflated_clients_get_the_newest_message_of_every_subject() -> None:
     """However many were published meanwhile."""
-    found = measure_conflating(_short("F6", connections=10, subjects=20, rate=50), Options(sample_every=1))
+    found = measure_conflating(_short("F6", connections=10, subjects=20, rate=50), RunOptions(sample_every=1))
 
     assert [found[key] for key in FAULTS] == [0] * len(FAULTS)
     assert found["alone_lost"] == 0
@@ -95,8 +95,8 @@ def test_conflated_clients_get_the_newest_message_of_every_subject() -> None:
 @pytest.mark.slow
 def test_memory_and_the_cost_of_connecting_are_measured() -> None:
     """In small numbers, which say only that the figures are there."""
-    memory = measure_memory(_short("F8", connections=300, subjects=2000), Options())
-    connecting = measure_connecting(_short("F9", connections=600), Options())
+    memory = measure_memory(_short("F8", connections=300, subjects=2000), RunOptions())
+    connecting = measure_connecting(_short("F9", connections=600), RunOptions())
 
     assert memory["connections"] == 300
     assert memory["memory_per_subject_bytes"] < 10_000
@@ -108,7 +108,7 @@ def test_memory_and_the_cost_of_connecting_are_measured() -> None:
 @pytest.mark.slow
 def test_the_memory_of_readers_over_http_is_measured() -> None:
     """Their subjects are published to over a WebSocket all the same."""
-    memory = measure_memory(_short("F8", connections=300, subjects=200), Options(form="sse"))
+    memory = measure_memory(_short("F8", connections=300, subjects=200), RunOptions(form="sse"))
 
     assert (memory["form"], memory["connections"]) == ("sse", 300)
     assert memory["memory_per_connection_bytes"] > 0
@@ -117,7 +117,7 @@ def test_the_memory_of_readers_over_http_is_measured() -> None:
 @pytest.mark.slow
 def test_several_workers_and_load_processes_lose_nothing() -> None:
     """Two of each at least, one order over all."""
-    found = measure_crowd(_short("F10", connections=300), Options(workers=2, sample_every=5))
+    found = measure_crowd(_short("F10", connections=300), RunOptions(workers=2, sample_every=5))
 
     assert [found[key] for key in (*FAULTS, "closed")] == [0] * (len(FAULTS) + 1)
     assert found["connections"] == 300
