@@ -127,7 +127,7 @@ class SessionStore(Protocol):
         """Write the last rows, and that all has been said."""
 
 
-class Engine(ports.Engine):
+class Engine(ports.EnginePort):
     """Base of all engines: what the broker asks of them, and their life beside it.
 
     The order of its life: ``make``, ``attach`` (by the broker), ``start``, ``joined``, then submissions, and ``stop``.

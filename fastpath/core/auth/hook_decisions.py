@@ -11,7 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from .hook_questions import CONNECT, LATE, SUBJECTS_MAX, TOKEN, HookSubject, Key, Question, Reply, about_party
+from .hook_questions import CONNECT, LATE, SUBJECTS_MAX, TOKEN, HookReply, HookSubject, Key, Question, about_party
 from .reasons import ASKED, AWAY
 from .rules import PUBLISH, SUBSCRIBE
 
@@ -233,7 +233,7 @@ class HookDecisions:
                 break
             late.append(number)
         for number in late:
-            self.answer(number, Reply(failed=AWAY), now)
+            self.answer(number, HookReply(failed=AWAY), now)
         while self._ends and self._ends[0][0] <= now:
             moment, _, asked = heapq.heappop(self._ends)
             if moment != asked.due:
@@ -245,7 +245,7 @@ class HookDecisions:
             self._note_end(asked, first)
             self._wake()
 
-    def answer(self, number: int, reply: Reply, now: int) -> bool:
+    def answer(self, number: int, reply: HookReply, now: int) -> bool:
         """Note what the hook says, and tell whoever waits; False when nobody does any more. What is raised by a
         fault has ended the connection before."""
         asked, event, subjects, _ = self._open.pop(number, (None, "", [], 0))
@@ -253,7 +253,7 @@ class HookDecisions:
             return False
         stale, asked.number, asked.sent, asked.stale = asked.stale, 0, frozenset(), False
         if not reply.failed and len(reply.verdicts) != len(subjects or ("",)) and reply.disconnect is None:
-            reply = Reply(failed=LATE)
+            reply = HookReply(failed=LATE)
         if subjects and reply.failed == LATE:
             asked.most = max(1, len(subjects) // 2)
         elif len(subjects) == asked.most:
@@ -294,7 +294,7 @@ class HookDecisions:
             about["subjects"] = subjects
         return Question(self._count, str(about.get("user") or about.get("address") or ""), about)
 
-    def _note(self, asked: HookState, event: str, subjects: list[str], reply: Reply, now: int, stale: bool) -> None:
+    def _note(self, asked: HookState, event: str, subjects: list[str], reply: HookReply, now: int, stale: bool) -> None:
         ends = 0
         for index, subject in enumerate(subjects):
             key = event, subject

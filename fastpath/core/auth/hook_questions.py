@@ -31,7 +31,7 @@ class Verdict(Struct, array_like=True, frozen=True):
     seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
 
 
-class Reply(Struct, frozen=True):
+class HookReply(Struct, frozen=True):
     """The hook's answer to a question: a verdict for each subject, or one.
 
     ``user`` names whom a connection acts for (mode ``custom``), ``disconnect`` ends it with that reason, ``notices``
@@ -73,7 +73,7 @@ class HookSubject(Protocol):
     def parks(self, command: Any, data: bytes, now: int) -> bool:
         """Return whether a command of the party waits for an answer."""
 
-    def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
+    def answered(self, event: str, subjects: list[str], reply: HookReply, now: int) -> bool:
         """Take what the hook has answered, which is noted already, or that it does not; return whether nothing waits
         for more."""
 

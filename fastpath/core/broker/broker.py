@@ -37,7 +37,7 @@ from ..protocol.options import TopicOptions
 from ..telemetry.counters import Counters
 from .admission import Admission, Done, Outcome, SnapshotBound, with_refusals
 from .observers import ConnectionListener, PublicationListener, Trails
-from .ports import Engine, Never, Numbering, Replicas, Stopwatch, Timely
+from .ports import EnginePort, Never, Numbering, Replicas, Stopwatch, Timely
 
 _FOR_EVER_MS = _NEVER = 1 << 62
 
@@ -51,7 +51,7 @@ class Broker:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EnginePort,
         grants: Grants,
         limits: Limits,
         *,

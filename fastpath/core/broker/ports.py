@@ -62,7 +62,7 @@ class Numbering(Protocol):
         """Number from now on in an epoch that is later than this one."""
 
 
-class Engine(ABC):
+class EnginePort(ABC):
     """Numbers and keeps messages, as the broker sees it; fastpath/engine/base.py adds its life.
 
     What is not overridden is right for an engine that keeps nothing beyond its process.

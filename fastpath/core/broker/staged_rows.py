@@ -73,7 +73,7 @@ class Taken(NamedTuple):
     data: bytes
 
 
-class NotReady(Exception):
+class RightsUnknown(Exception):
     """The error of rows whose right to be published is not known yet; its text says why."""
 
 
@@ -127,7 +127,7 @@ def _inflated(data: bytes, limit: int) -> bytes:
 
 
 def take(runs: list[ColumnBatch], data: bytes, admission: Admission, principal: Principal, now: int) -> Taken:
-    """Return the rows that may be published as things stand; raises NotReady when that is not known of all."""
+    """Return the rows that may be published as things stand; raise RightsUnknown when that is not known of all."""
     refused: list[tuple[int, str, str]] = []
     taken: list[ColumnBatch] = []
     first = 0
@@ -163,7 +163,7 @@ def _refused_runs(runs: list[ColumnBatch], admission: Admission, principal: Prin
         samples.append(Message(run.subject, "", dict.fromkeys(run.fields, "") if run.fields else None))
     for index, refusal in admission.refused(principal, samples, now).items():
         if refusal[0] == "not_ready":
-            raise NotReady(refusal[1])
+            raise RightsUnknown(refusal[1])
         refused.setdefault(index, refusal)
     return refused
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from ..auth.grants import Principal
 from ..cache.history import Ring
 from ..cache.snapshot import Snapshot
-from ..matching.subscribed_patterns import Patterns, covers_segments
+from ..matching.subscribed_patterns import PatternTree, covers_segments
 from ..protocol.as_of import NO_VERSION
 from ..protocol.options import TopicOptions
 from ..protocol.subject import is_system, may_depend_on_name
@@ -158,7 +158,7 @@ class Held:
         self.size += sum(map(len, frames))
 
 
-class Progress:
+class UnevenProgress:
     """The progress of a group's members while it is not the same for all (core/delivery/writing.py).
 
     ``ahead`` are those who have had so many of the pending frames (the held ones come first), or need not have them.
@@ -222,7 +222,7 @@ class Group:
         self.ready: list[Client] = []
         self.keys: list[int] = []
         self.singles: list[Client] = []
-        self.progress: Progress | None = None
+        self.progress: UnevenProgress | None = None
 
     def __len__(self) -> int:
         return len(self.ready) + len(self.singles)
@@ -253,10 +253,10 @@ class Group:
 
     # How far they are
 
-    def uneven(self) -> Progress:
+    def uneven(self) -> UnevenProgress:
         """Return the group's progress, which from here on is not the same for all members."""
         if self.progress is None:
-            self.progress = Progress()
+            self.progress = UnevenProgress()
         return self.progress
 
     def even(self) -> None:
@@ -430,7 +430,7 @@ class PatternSubscriptions(dict[str, PatternSubscription]):
     def __init__(self) -> None:
         super().__init__()
         self.owners: dict[Topic, str] = {}
-        self._places: Patterns[Client, PatternSubscription, Cohort] | None = None
+        self._places: PatternTree[Client, PatternSubscription, Cohort] | None = None
         self._ranked: list[PatternSubscription] = []
 
     def add(self, wild: PatternSubscription) -> None:
@@ -449,7 +449,7 @@ class PatternSubscriptions(dict[str, PatternSubscription]):
             given = subject[1:].split("/")
             return next((wild for wild in self.values() if covers_segments(wild.segments, given)), None)
         if self._places is None:
-            self._places = Patterns()
+            self._places = PatternTree()
             self._places.rank(self)
             self._ranked = list(self.values())
         places = self._places.match(subject)

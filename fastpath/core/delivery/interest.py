@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..matching.subject_options import SubjectOptions
 from ..matching.subject_tree import Tree
-from ..matching.subscribed_patterns import Patterns
+from ..matching.subscribed_patterns import PatternTree
 from .audience import Client, Cohort, CohortName, Group, PatternSubscription, SubjectFeed, Topic
 from .conflation import ConflationState
 from .wire import Terms
@@ -37,7 +37,7 @@ class SubscriptionIndex:
         self.groups: dict[tuple[Terms, int], Group] = {}
         self.tree = Tree()
         """Topics that are known."""
-        self.patterns: Patterns[Client, PatternSubscription, Cohort] = Patterns()
+        self.patterns: PatternTree[Client, PatternSubscription, Cohort] = PatternTree()
         self.cohorts: dict[CohortName, Cohort] = {}
         self.options = SubjectOptions(defaults)
         """Options that subjects get when they come to be."""

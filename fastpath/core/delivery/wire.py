@@ -109,7 +109,7 @@ class Wire(ABC):
         raise NotImplementedError
 
 
-class _Kept(NamedTuple):
+class _KeptFrame(NamedTuple):
     newest: Message
     place: tuple[int, int, int]
     frame: bytes
@@ -123,7 +123,7 @@ class LargeFrames:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, Wire], _Kept] = {}
+        self._kept: dict[tuple[int, Wire], _KeptFrame] = {}
         self._size = 0
 
     def find(self, sid: int, wire: Wire, newest: Message, place: tuple[int, int, int]) -> bytes | None:
@@ -136,7 +136,7 @@ class LargeFrames:
         if len(frame) < LARGE_BYTES:
             return
         self._forget((sid, wire))
-        self._kept[sid, wire] = _Kept(newest, place, frame)
+        self._kept[sid, wire] = _KeptFrame(newest, place, frame)
         self._size += len(frame)
         while self._size > KEPT_BYTES_MAX and len(self._kept) > 1:
             self._forget(next(iter(self._kept)))

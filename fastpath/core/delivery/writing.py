@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from .write_batches import Batches
 
 if TYPE_CHECKING:
-    from .audience import Client, Group, Progress
+    from .audience import Client, Group, UnevenProgress
     from .ports import Deliverer
 
 TURNS_MAX = 32
@@ -236,7 +236,7 @@ class Writing:
             progress.frames, progress.data = [], b""
             group.even()
 
-    def _begin(self, group: Group, progress: Progress) -> None:
+    def _begin(self, group: Group, progress: UnevenProgress) -> None:
         """Begin the group's next round with what is pending."""
         broker = self._broker
         if group.held is not None:
@@ -259,7 +259,7 @@ class Writing:
         client.link.write(data)
 
 
-def _rest(group: Group, progress: Progress, client: Client) -> list[bytes]:
+def _rest(group: Group, progress: UnevenProgress, client: Client) -> list[bytes]:
     """Return the frames of the round that the client is owed still; from here on the client has had them."""
     if not progress.writing:
         return []

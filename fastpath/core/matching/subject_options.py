@@ -7,7 +7,7 @@ from typing import Any
 
 from ..protocol.options import OPTIONS, OptionRow, TopicOptions
 from ..protocol.subject import specificity
-from .subscribed_patterns import Patterns
+from .subscribed_patterns import PatternTree
 
 
 class SubjectOptions:
@@ -23,7 +23,7 @@ class SubjectOptions:
         self.rows = sorted(by_pattern.values(), key=lambda row: specificity(row.pattern), reverse=True)
         """The most specific first, of those that cover one subject."""
         self.defaults = defaults
-        self._patterns: Patterns[str, Any, Any] = Patterns()
+        self._patterns: PatternTree[str, Any, Any] = PatternTree()
         self._patterns.rank(row.pattern for row in self.rows)
         self._same: dict[TopicOptions, TopicOptions] = {}
         self.rates = {row.pattern: row.publish_rate for row in self.rows if row.publish_rate}

@@ -43,7 +43,7 @@ class PatternNode(Generic[C, S, M]):
         self.rank = -1
 
 
-class Patterns(Generic[C, S, M]):
+class PatternTree(Generic[C, S, M]):
     """Patterns by their segments; those that nobody has any more are forgotten."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class Coverage:
         return self._patterns.covers(subject) if found is None else bool(found.presence)
 
 
-class Attendance(ConnectionListener):
+class LocalPresence(ConnectionListener):
     """Keeps the ``speaker`` at what the clients do; ``woken`` is called when there is something for ``step`` or to say.
 
     It observes the broker only while presence is on, or somebody advertises something anywhere. When options change,

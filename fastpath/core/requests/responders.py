@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
-from ..matching.subscribed_patterns import Patterns
+from ..matching.subscribed_patterns import PatternTree
 from ..protocol.limits import RESPONDER_PATTERNS_MAX
 from ..protocol.messages import Offer
 from ..protocol.subject import refused_offer
@@ -29,7 +29,7 @@ class Responders(Generic[R]):
 
     def __init__(self) -> None:
         self._by_pattern: dict[str, _Wild] = {}
-        self._index: Patterns[str, _Wild, Any] = Patterns()
+        self._index: PatternTree[str, _Wild, Any] = PatternTree()
         self._patterns: dict[R, tuple[str, ...]] = {}
         self._asked: dict[R, int] = {}
         self._number = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..matching.subscribed_patterns import Patterns
+from ..matching.subscribed_patterns import PatternTree
 from ..protocol.subject import refused_offer
 
 PATTERNS_MAX = 50_000
@@ -30,7 +30,7 @@ class RespondingNodes:
         self.left_out = 0
         self.patterns = 0
         self._patterns_max = patterns_max
-        self._index: Patterns[str, _Answered, Any] = Patterns()
+        self._index: PatternTree[str, _Answered, Any] = PatternTree()
         self._by_pattern: dict[str, _Answered] = {}
         self._said: dict[str, dict[str, None]] = {}
         self._asked: dict[str, int] = {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.messages import Subscribe
 
 
-class Room:
+class BackfillRoom:
     """The bytes that one command may put before a client at once: ``left`` in all; ``cached`` of what may also come
     later, as the client takes it."""
 
@@ -73,7 +73,7 @@ def _place(client: Client, topic: Topic, request: Subscribe) -> tuple[int, int]:
     return (epoch if seq or client.terms.wire.numbered else topic.epoch), seq
 
 
-def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe, room: Room) -> Backfill:
+def collect(broker: Broker, client: Client, topic: Topic, request: Subscribe, room: BackfillRoom) -> Backfill:
     """Return the stored messages for one subscription, of which the room is taken: of what is cached there is a slice
     for all subjects of a command, and the rest follows as the client takes it, one subject after the other."""
     resumes, wire = topic.subject in request.since, client.terms.wire

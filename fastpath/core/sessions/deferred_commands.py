@@ -8,7 +8,7 @@ import msgspec
 
 from ..auth.grants import Principal
 from ..auth.hook_decisions import HookDecisions, HookState
-from ..auth.hook_questions import CONNECT, TOKEN, Key, Reply
+from ..auth.hook_questions import CONNECT, TOKEN, HookReply, Key
 from ..auth.reasons import ASKED
 from ..auth.rules import PUBLISH, SUBSCRIBE
 from ..delivery.audience import Client
@@ -154,7 +154,7 @@ class DeferredCommands:
 
     # Answers
 
-    def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
+    def answered(self, event: str, subjects: list[str], reply: HookReply, now: int) -> bool:
         """Do what the hook says, and go on with what waited for it."""
         client = self._client
         welcomes = event == CONNECT and not self.let_in and reply.disconnect is None and not refused_by(reply)
@@ -179,7 +179,7 @@ class DeferredCommands:
         for text in notices:
             self._sessions.broker.send(self._client, Notice(code="hook", text=text))
 
-    def _connected(self, reply: Reply, now: int) -> None:
+    def _connected(self, reply: HookReply, now: int) -> None:
         reason = refused_by(reply)
         if not reason:
             self.let_in = True
@@ -189,7 +189,7 @@ class DeferredCommands:
         elif self._waits is not None:  # else it is here, and stays while nobody can be asked
             self._end(Close.NOT_READY, reason)
 
-    def _renewed(self, reply: Reply, now: int) -> None:
+    def _renewed(self, reply: HookReply, now: int) -> None:
         reason = refused_by(reply)
         if reason:
             self._refusal = "denied", reason
@@ -225,7 +225,7 @@ def facts_of(principal: Principal, token: str, mode: str) -> Facts:
     return {"user": principal.user, "claims": told}
 
 
-def refused_by(reply: Reply) -> str:
+def refused_by(reply: HookReply) -> str:
     """Return why the answer to a question about one thing is no; empty if it is yes."""
     if reply.failed:
         return reply.failed

@@ -17,7 +17,7 @@ from ..delivery.conflation_clock import least_interval
 from ..protocol.errors import InvalidSubject
 from ..protocol.messages import Message, Result, Subscribe
 from ..protocol.subject import check_subject, is_inbox
-from .backfill import Backfill, Room, collect, owed
+from .backfill import Backfill, BackfillRoom, collect, owed
 from .membership import loosen
 
 NO_INBOX = "replies go to the connection that has asked, and to nobody else"
@@ -81,7 +81,7 @@ class Subscriptions:
         subject: str,
         command: Subscribe,
         now: int,
-        room: Room,
+        room: BackfillRoom,
         found: Prospect | None = None,
     ) -> tuple[Result, Backfill, SubjectFeed | None]:
         """Start the subscription if nothing is in the way, else let it wait or refuse it; as ``start``.
@@ -122,7 +122,9 @@ class Subscriptions:
 
     # Before a command takes effect
 
-    def look(self, client: Client, subject: str, command: Subscribe, now: int, room: Room, planned: int) -> Prospect:
+    def look(
+        self, client: Client, subject: str, command: Subscribe, now: int, room: BackfillRoom, planned: int
+    ) -> Prospect:
         """Find out what ``begin`` asks about the subject, without any effect but that its feed is kept until
         ``let_go``: so many subscriptions are to begin before it (``planned``), and ``room`` is what they leave."""
         found = Prospect()
@@ -155,7 +157,7 @@ class Subscriptions:
         self.read(client, command, found, room)
         return found
 
-    def read(self, client: Client, command: Subscribe, found: Prospect, room: Room) -> None:
+    def read(self, client: Client, command: Subscribe, found: Prospect, room: BackfillRoom) -> None:
         """Read what comes first, and make the result, as the subject stands now."""
         broker, topic = self.broker, found.topic
         found.base, found.epoch, found.seq, found.newest = broker.base, topic.epoch, topic.seq, _newest(topic)
@@ -191,7 +193,7 @@ class Subscriptions:
             return MEMORY_FULL
         return ""
 
-    def must_wait(self, client: Client, subject: str, request: Subscribe, room: Room) -> bool:
+    def must_wait(self, client: Client, subject: str, request: Subscribe, room: BackfillRoom) -> bool:
         """Return whether there is no room for the snapshot that comes first.
 
         What is cached needs none: it comes as the client takes it.
@@ -201,10 +203,10 @@ class Subscriptions:
         topic = self.broker.interest.topics.get(subject)
         return topic is None or owed(self.broker, client, topic, request) is None
 
-    def room(self, client: Client) -> Room:
+    def room(self, client: Client) -> BackfillRoom:
         """Return how much may be put before the client at once."""
         taken = (client.queue.size if client.queue else 0) + sum(map(len, client.out or ()))
-        return Room(self.broker.limits.outbox_bytes_max // 2 - taken)
+        return BackfillRoom(self.broker.limits.outbox_bytes_max // 2 - taken)
 
     def wait(self, client: Client, subject: str, request: Subscribe, reason: str, now: int) -> Result:
         """Keep a subscription until its right comes, or room, or what it has read elsewhere (protocol.md 4.2)."""
@@ -238,7 +240,7 @@ class Subscriptions:
             self.broker.counters.waiting -= 1
 
     def start(
-        self, client: Client, subject: str, request: Subscribe, stored: Room | Backfill
+        self, client: Client, subject: str, request: Subscribe, stored: BackfillRoom | Backfill
     ) -> tuple[Result, Backfill, SubjectFeed | None]:
         """Begin a subscription whose right is known: the result, what is sent first, and the feed to join.
 
@@ -251,7 +253,7 @@ class Subscriptions:
             reason = f"the server already holds {broker.limits.subjects_max} subjects"
             return Result(subject=subject, error="limit", reason=reason), Backfill(), None
         topic = broker.interest.topic(subject, broker.engine.epoch)
-        if isinstance(stored, Room):
+        if isinstance(stored, BackfillRoom):
             stored = collect(broker, client, topic, request, stored)
         return self._run(client, topic, request, _result(topic, request, stored), stored, None)
 

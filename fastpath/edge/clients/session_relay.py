@@ -28,7 +28,7 @@ Serve = Callable[[str, str, int, bytes, Answered], None]
 """Answers a request for a session of this process: what is wanted, the session, the place in it, the body."""
 
 
-class _Asked(NamedTuple):
+class _RelayedRequest(NamedTuple):
     worker: int
     until: int
     done: Answered
@@ -42,7 +42,7 @@ class SessionRelay:
         self._runtime = runtime
         self._serve = serve
         self._others: set[int] = set()
-        self._open: dict[int, _Asked] = {}
+        self._open: dict[int, _RelayedRequest] = {}
         self._number = secrets.randbelow(1 << 53)  # an answer to a process that was here before is for nobody
         self.offers = Offers(
             messages={
@@ -63,7 +63,7 @@ class SessionRelay:
             return
         self._number += 1
         number = self._number
-        self._open[number] = _Asked(worker, now() + ANSWER_MS, done)
+        self._open[number] = _RelayedRequest(worker, now() + ANSWER_MS, done)
         self._send(messages.Relay(worker, own, number, kind, session, place, body))
 
     # Packets: for this process, or on their way

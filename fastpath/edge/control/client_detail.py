@@ -19,7 +19,7 @@ from ..runtime.connection_names import Name
 from ..runtime.kernel_stats import network
 from ..runtime.runtime import Runtime, now
 from ..runtime.scatter import Gathered, Work, chosen, text
-from .contents import Room, shown_within
+from .contents import AnswerRoom, shown_within
 from .find_clients import LIMIT_MAX, pieces, row
 
 MESSAGES_SHOWN = 20
@@ -77,7 +77,7 @@ class ClientDetail:
         page, more = yield from _page(client, query["after"], query["limit"])
         queued = yield from _queued(client)
         subscriptions: list[Answer] = []
-        room = Room(SUBSCRIPTIONS_BYTES_MAX)
+        room = AnswerRoom(SUBSCRIPTIONS_BYTES_MAX)
         for topic in page:
             feed = client.subscriptions.get(topic)
             if feed is not None:
@@ -88,7 +88,7 @@ class ClientDetail:
                 subscriptions.append(subscription)
             yield
         waiting = []
-        room = Room(WAITING_BYTES_MAX)
+        room = AnswerRoom(WAITING_BYTES_MAX)
         for subject in list(islice(client.waiting or (), LIMIT_MAX)):
             one = self._waiting(client, subject)
             if not room.takes(one):
@@ -265,7 +265,7 @@ def _patterns(client: Client) -> list[Answer]:
     wilds = client.wilds
     if not wilds:
         return []
-    found, room = Counter(wilds.owners.values()), Room(PATTERNS_BYTES_MAX)
+    found, room = Counter(wilds.owners.values()), AnswerRoom(PATTERNS_BYTES_MAX)
     rows = [
         {
             "pattern": wild.text,

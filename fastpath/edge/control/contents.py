@@ -13,7 +13,7 @@ SHOWN_BYTES_MAX = 16 << 10
 """Bytes, a text's in UTF-8, that are shown of a content, and of all fields together."""
 
 
-class Room:
+class AnswerRoom:
     """The bytes of an answer that are left for something."""
 
     def __init__(self, size: int) -> None:
@@ -62,7 +62,7 @@ def shown(message: Message, fields: Fields | None = None, most: int = SHOWN_BYTE
 
 def shown_within(messages: list[Message], size: int) -> Iterator[dict[str, Any]]:
     """Return all messages in so many bytes: each has its share of what those before it have left."""
-    room = Room(size)
+    room = AnswerRoom(size)
     for left, message in zip(range(len(messages), 0, -1), messages, strict=True):
         # Its content and its fields; bytes take four thirds as text.
         answer = shown(message, most=min(SHOWN_BYTES_MAX, max(room.left, 0) * 3 // (left * 8)))

@@ -16,7 +16,7 @@ from ..runtime.component import Answer, ControlPeer, Done, Offers
 from ..runtime.connection_names import Name, connection_id
 from ..runtime.runtime import Runtime
 from ..runtime.scatter import Work, chosen, text
-from .contents import Room
+from .contents import AnswerRoom
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
@@ -101,7 +101,7 @@ class ClientSearch:
             behind += len(chosen_ones)
             yield
         rows: list[Answer] = []
-        room = Room(ROWS_BYTES_MAX)
+        room = AnswerRoom(ROWS_BYTES_MAX)
         for client in found:
             one = row(self._runtime, client)
             if not room.takes(one) and rows:

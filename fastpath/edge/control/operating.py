@@ -117,7 +117,7 @@ class Operating:
             caller.reply(0, told.answer)
 
 
-class _Peer:
+class _OperatorPeer:
     """Somebody who asks one thing, as the verbs see it."""
 
     request = 0
@@ -135,7 +135,7 @@ class _Peer:
         return 0
 
 
-class _Caller(_Peer):
+class _Caller(_OperatorPeer):
     """A call of this process."""
 
     def __init__(self, call: Call, principal: Principal, over: Callable[[], object]) -> None:
@@ -155,7 +155,7 @@ class _Caller(_Peer):
         self._call.answer(refused_by(InvalidMessage(code, reason)) if status is None else refusal(status, reason))
 
 
-class _Worker(_Peer):
+class _Worker(_OperatorPeer):
     """Another worker, which has been called."""
 
     def __init__(self, runtime: Runtime, worker: int, number: int) -> None:

@@ -15,7 +15,7 @@ from ...core.protocol.subject import check_subject
 from ..runtime.component import Answer, ControlPeer, Offers
 from ..runtime.runtime import Runtime, now
 from ..runtime.scatter import Work, away_of, chosen, text
-from .contents import Room, shown
+from .contents import AnswerRoom, shown
 
 LIMIT_DEFAULT = 20
 LIMIT_MAX = 100
@@ -137,7 +137,7 @@ class SubjectDetail:
         # Numbers in a ring rise by one (core/cache/history.py).
         end = len(ring) if not before or not ring else min(max(before - ring[0].seq, 0), len(ring))
         messages: list[Answer] = []
-        room = Room(ANSWER_BYTES_MAX)
+        room = AnswerRoom(ANSWER_BYTES_MAX)
         for message in islice(reversed(ring), len(ring) - end, None):
             if len(messages) == limit or not room.takes(whole := _whole(message)):
                 break

@@ -10,7 +10,7 @@ import msgspec
 
 from ...core.auth.grants import Principal
 from ...core.auth.hook_decisions import HookDecisions, HookState
-from ...core.auth.hook_questions import CONNECT, DISCONNECT, Key, Reply, Verdict, about_party
+from ...core.auth.hook_questions import CONNECT, DISCONNECT, HookReply, Key, Verdict, about_party
 from ...core.auth.reasons import ASKED
 from ...core.broker.observers import ConnectionListener
 from ...core.delivery.audience import Client
@@ -182,7 +182,7 @@ class DjangoHook(ConnectionListener):
 
     # Answers in
 
-    def _answered(self, worker: int, number: int, reply: Reply) -> None:
+    def _answered(self, worker: int, number: int, reply: HookReply) -> None:
         if worker:
             self._runtime.workers.to_others(messages.Asked(number, msgspec.to_builtins(reply)), worker)
             return
@@ -196,7 +196,7 @@ class DjangoHook(ConnectionListener):
     def _answered_by(self, worker: int, answered: messages.Asked) -> None:
         """Take the answer of the first worker."""
         del worker
-        self._answered(0, answered.number, msgspec.convert(answered.reply, Reply))
+        self._answered(0, answered.number, msgspec.convert(answered.reply, HookReply))
 
     # Verbs of the control socket
 
@@ -215,7 +215,7 @@ class DjangoHook(ConnectionListener):
         try:
             reply = read_reply(arguments)
         except msgspec.ValidationError as error:
-            self.runners.answer(number, Reply(failed="the hook's answer is none"))
+            self.runners.answer(number, HookReply(failed="the hook's answer is none"))
             raise InvalidMessage("invalid", str(error)) from None
         self.runners.answer(number, reply)
 
@@ -281,7 +281,7 @@ class _Request:
         """End with a fault of ours."""
         self._end(f"{ASKED}: a fault of the server")
 
-    def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
+    def answered(self, event: str, subjects: list[str], reply: HookReply, now: int) -> bool:
         """Let in, or answered."""
         del subjects, now
         if reply.disconnect is not None:
@@ -308,17 +308,19 @@ class _Request:
         self.asked.close()
 
 
-def read_reply(arguments: dict[str, Any]) -> Reply:
+def read_reply(arguments: dict[str, Any]) -> HookReply:
     """Read an answer of the hook; raise ValidationError. Of several verdicts one that is none denies its subject
     alone."""
     try:
-        return msgspec.convert(arguments, Reply)
+        return msgspec.convert(arguments, HookReply)
     except msgspec.ValidationError as error:
         given = arguments.get("verdicts")
         if not isinstance(given, list) or len(given) < 2:
             raise
         log.warning("a verdict of the hook is none, and denies: %s", error)
-    return msgspec.convert(arguments | {"verdicts": [one if _is_verdict(one) else _NO_VERDICT for one in given]}, Reply)
+    return msgspec.convert(
+        arguments | {"verdicts": [one if _is_verdict(one) else _NO_VERDICT for one in given]}, HookReply
+    )
 
 
 def _is_verdict(given: Any) -> bool:

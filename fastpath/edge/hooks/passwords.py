@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ...core.auth.hook_questions import Reply
+from ...core.auth.hook_questions import HookReply
 from ...core.auth.passwords import Key, RightPasswords, Tries
 from ...core.auth.tokens import TOKEN_CHARS_MAX
 from ...core.protocol.errors import Close, InvalidMessage, Refused
@@ -49,7 +49,7 @@ def network_of(address: str) -> str:
     return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
 
 
-class PasswordReply(Reply, frozen=True):
+class PasswordReply(HookReply, frozen=True):
     """Django's answer: a token of the user, empty where the password is wrong; ``failed`` says why there is none."""
 
     token: Annotated[str, Meta(max_length=TOKEN_CHARS_MAX)] = ""
@@ -144,7 +144,7 @@ class Passwords:
                 return ""
         return token
 
-    def _answered(self, worker: int, number: int, reply: Reply) -> None:
+    def _answered(self, worker: int, number: int, reply: HookReply) -> None:
         """Django has answered, or nobody in time; ``worker`` is this one."""
         del worker
         check = self._checks.pop(number)
@@ -219,6 +219,6 @@ class Passwords:
         try:
             reply = msgspec.convert(arguments, PasswordReply)
         except msgspec.ValidationError as error:
-            self._runners.answer(number, Reply(failed="the answer is none"))
+            self._runners.answer(number, HookReply(failed="the answer is none"))
             raise InvalidMessage("invalid", str(error)) from None
         self._runners.answer(number, reply)

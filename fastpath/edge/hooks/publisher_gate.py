@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.auth.grants import Principal
 from ...core.auth.hook_decisions import HookDecisions, HookState
-from ...core.auth.hook_questions import CONNECT, Key, Reply
+from ...core.auth.hook_questions import CONNECT, HookReply, Key
 from ...core.auth.reasons import ASKED
 from ...core.auth.rules import PUBLISH, SUBSCRIBE
 from ...core.broker.staged_rows import named
@@ -99,7 +99,7 @@ class PublisherGate:
         self._passed, self._subjects = True, set()
         return False
 
-    def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
+    def answered(self, event: str, subjects: list[str], reply: HookReply, now: int) -> bool:
         """Do what the hook says, and go on with what waited for it."""
         del subjects, now
         if reply.disconnect is not None:
@@ -111,7 +111,7 @@ class PublisherGate:
             return False  # the frame is handled in the next turn
         return event == CONNECT
 
-    def _connected(self, reply: Reply) -> None:
+    def _connected(self, reply: HookReply) -> None:
         reason = refused_by(reply)
         if not reason:
             if reply.user is not None and self._runtime.broker.grants.mode == "custom":

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ...core.auth.hook_questions import LATE, Reply
+from ...core.auth.hook_questions import LATE, HookReply
 from ...core.auth.reasons import AWAY
 from ..runtime.component import ControlPeer
 
@@ -40,7 +40,7 @@ class PendingQuestion:
 class Runners:
     """All runners that are connected, and the questions of all workers."""
 
-    def __init__(self, seconds: float, answered: Callable[[int, int, Reply], None]) -> None:
+    def __init__(self, seconds: float, answered: Callable[[int, int, HookReply], None]) -> None:
         self._seconds = seconds
         self._answered = answered
         self._busy: dict[ControlPeer, int] = {}  # the runners, the next one first
@@ -90,7 +90,7 @@ class Runners:
         """Note that the worker answers, be it late: it is asked as the others are."""
         self._late.pop(peer, None)
 
-    def answer(self, number: int, reply: Reply) -> None:
+    def answer(self, number: int, reply: HookReply) -> None:
         """Take a runner's answer; a late one is of no use."""
         ask = self._asks.pop(number, None)
         if ask is not None:
@@ -112,7 +112,7 @@ class Runners:
             if ask.runner is not None:
                 self.late += 1
                 self._late[ask.runner] = moment + PASSED_SECONDS
-            self._answered(ask.worker, ask.number, Reply(failed=AWAY if ask.runner is None else LATE))
+            self._answered(ask.worker, ask.number, HookReply(failed=AWAY if ask.runner is None else LATE))
         if over:
             self._pump()
 

@@ -58,7 +58,7 @@ class Range(msgspec.Struct, array_like=True):
     upto: tuple[_Number, _Number] | None = None
 
 
-class Failed(Exception):
+class RangeRefused(Exception):
     """The question has no answer: a code and why."""
 
 
@@ -92,7 +92,7 @@ class Ranges:
                 yield from self._ask_hook(connection, ranges)
             for index, one in enumerate(ranges):
                 yield from self._read(told, index, one)
-        except Failed as failure:
+        except RangeRefused as failure:
             told.flush()
             self._slicing.end(connection, ["failed", number, *failure.args])
             return
@@ -124,7 +124,7 @@ class Ranges:
             yield
 
     def _ask_hook(self, connection: PublisherConnection, ranges: list[Range]) -> Slices:
-        """Have the hook asked about all subjects together; raises Failed while it has not answered."""
+        """Have the hook asked about all subjects together; raise RangeRefused while it has not answered."""
         moment, grants = now(), self._runtime.broker.grants
         principal = connection.current(moment)
         waits = ""
@@ -134,27 +134,27 @@ class Ranges:
             if count % SLICE_RANGES == 0:
                 yield
         if waits:
-            raise Failed("not_ready", f"{waits}: {ASKED}")
+            raise RangeRefused("not_ready", f"{waits}: {ASKED}")
 
     def _topic(self, wanted: Range) -> Topic:
         try:
             check_subject(wanted.subject)
         except InvalidSubject as error:
-            raise Failed("invalid", f"{wanted.subject[:64]}: {error.reason}") from None
+            raise RangeRefused("invalid", f"{wanted.subject[:64]}: {error.reason}") from None
         broker = self._runtime.broker
         topic = broker.interest.topics.get(wanted.subject) or Topic(wanted.subject, 0, 0)
         if any(place is not None and is_ahead(topic, place) for place in (wanted.after, wanted.upto)):
-            raise Failed("behind", f"{wanted.subject} has not come so far here yet")
+            raise RangeRefused("behind", f"{wanted.subject} has not come so far here yet")
         return topic
 
     def _checked(self, connection: PublisherConnection, subject: str) -> int:
-        """Return the version of the rights under which the subject may be read; raise Failed, and Refused for the
+        """Return the version of the rights under which the subject may be read; raise RangeRefused, and Refused for the
         token."""
         moment, grants = now(), self._runtime.broker.grants
         principal: Principal = connection.current(moment)
         reason = grants.check(principal, SUBSCRIBE, subject, moment)
         if reason:
-            raise Failed("not_ready" if reason in PENDING else "denied", f"{subject}: {reason}")
+            raise RangeRefused("not_ready" if reason in PENDING else "denied", f"{subject}: {reason}")
         return grants.version
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...core.broker.staged_rows import NotReady, read_runs, take
+from ...core.broker.staged_rows import RightsUnknown, read_runs, take
 from ...core.delivery.link import PauseReason
 from ...core.protocol.errors import Close, InvalidMessage, Refused
 from ...core.protocol.packets import PUBLICATION_MAX, PUBLISHER_CHARS_MAX, publisher_key
@@ -96,7 +96,7 @@ class Staging:
         except InvalidMessage as error:
             publisher.reply(["failed", number, error.code, error.reason])
             return
-        except NotReady as error:
+        except RightsUnknown as error:
             publisher.reply(["failed", number, "not_ready", str(error)])
             return
         self.runtime.accounts.took(principal.user, TRANSACTION, place[0], rows, moment)

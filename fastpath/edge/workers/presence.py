@@ -14,7 +14,7 @@ from ...core.auth.rules import SUBSCRIBE
 from ...core.delivery.audience import Client
 from ...core.matching.pattern_set import PatternSet
 from ...core.presence.advertisements import OFFERS_MAX, Advertiser
-from ...core.presence.local_presence import Attendance
+from ...core.presence.local_presence import LocalPresence
 from ...core.presence.replication import Packet, PresenceSender
 from ...core.presence.roster import advertised_key
 from ...core.protocol.errors import InvalidMessage, InvalidSubject
@@ -134,7 +134,7 @@ class WorkerPresence:
         self._speaker = PresenceSender(f"{node}/{worker}", runtime.broker.server)
         presence = PatternSet.parse(runtime.settings.presence)
         clients = runtime.sessions.clients
-        self._attendance = Attendance(runtime.broker, clients, self._speaker, presence, self.wake)
+        self._attendance = LocalPresence(runtime.broker, clients, self._speaker, presence, self.wake)
         runtime.sessions.rights.options.watch(self._attendance.renew)
         self._advertisers = runtime.advertisers
         self._advertisers.follow(self._advertised)

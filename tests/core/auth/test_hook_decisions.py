@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastpath.core.auth.hook_decisions import DEAD_MAX, ROOM, SLICE, HookDecisions
-from fastpath.core.auth.hook_questions import CONNECT, LATE, SUBJECTS_MAX, Question, Reply, Verdict
+from fastpath.core.auth.hook_questions import CONNECT, LATE, SUBJECTS_MAX, HookReply, Question, Verdict
 from fastpath.core.auth.reasons import ASKED, AWAY
 from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
 from tests.support.core.hooks import Connection
@@ -38,7 +38,7 @@ class Stage:
     def answer(self, question: Question, *, seconds: float | None = None, allow: bool = True) -> None:
         """The same for each subject."""
         count = len(question.about.get("subjects", ("",)))
-        self.asking.answer(question.number, Reply(verdicts=[Verdict(allow, "no", seconds)] * count), self.now)
+        self.asking.answer(question.number, HookReply(verdicts=[Verdict(allow, "no", seconds)] * count), self.now)
 
 
 def test_one_question_at_a_time_about_a_thousand_subjects() -> None:
@@ -117,7 +117,7 @@ def test_nobody_answers() -> None:
     assert stage.asking.open == 0
     party.asked.check(SUBSCRIBE, "/a/b", stage.now)
     [question] = stage.questions()
-    stage.asking.answer(question.number, Reply(failed="late"), stage.now)
+    stage.asking.answer(question.number, HookReply(failed="late"), stage.now)
     assert party.asked.check(SUBSCRIBE, "/a/b", stage.now) == ASKED
     assert not stage.questions()
     stage.now += 500
@@ -131,7 +131,7 @@ def test_what_runs_goes_on_while_nobody_answers() -> None:
     party.asked.check(SUBSCRIBE, "/a/b", stage.now)
     stage.answer(stage.questions()[0])
     stage.asking.recheck(party.asked)
-    stage.asking.answer(stage.questions()[0].number, Reply(failed="late"), stage.now)
+    stage.asking.answer(stage.questions()[0].number, HookReply(failed="late"), stage.now)
     assert party.asked.holds("/a/b", stage.now) == ""
 
 
@@ -163,7 +163,7 @@ def test_connections_that_are_gone_leave_nothing() -> None:
         party.asked.want((CONNECT, ""))
         [question] = stage.questions()
         party.asked.close()
-        assert not stage.asking.answer(question.number, Reply(), stage.now)
+        assert not stage.asking.answer(question.number, HookReply(), stage.now)
         party.asked.want((CONNECT, ""))
     assert not stage.questions()
     assert stage.asking.open == 0
@@ -253,11 +253,11 @@ def test_what_was_asked_about_another_user_does_not_count() -> None:
     [question] = stage.questions()
     party.asked.renew(another=True)
     assert party.asked.holds("/runs/on", stage.now) == ""
-    assert not stage.asking.answer(question.number, Reply(verdicts=[Verdict(True)]), stage.now)
+    assert not stage.asking.answer(question.number, HookReply(verdicts=[Verdict(True)]), stage.now)
     assert party.asked.check(SUBSCRIBE, "/to/come", stage.now) == ASKED
     [question] = stage.questions()
     assert question.about["subjects"] == ["/to/come", "/runs/on"]
-    stage.asking.answer(question.number, Reply(failed=LATE), stage.now)
+    stage.asking.answer(question.number, HookReply(failed=LATE), stage.now)
     assert party.asked.holds("/runs/on", stage.now) == ASKED
 
 
@@ -272,7 +272,7 @@ def test_a_hook_that_is_late_gets_smaller_questions() -> None:
             party.asked.check(SUBSCRIBE, subject, stage.now)
         [question] = stage.questions()
         sizes.append(len(question.about["subjects"]))
-        stage.asking.answer(question.number, Reply(failed=AWAY if len(sizes) == 1 else LATE), stage.now)
+        stage.asking.answer(question.number, HookReply(failed=AWAY if len(sizes) == 1 else LATE), stage.now)
         stage.now += 500
         stage.asking.tick(stage.now)
     assert sizes == [1000, 1000, 500, 250, 125, 62, 31, 15, 7, 3, 1, 1]

@@ -11,7 +11,7 @@ from fastpath.core.auth.basic_grants import BasicGrants
 from fastpath.core.auth.grants import Grants, Principal
 from fastpath.core.auth.hook_decisions import HookDecisions
 from fastpath.core.auth.hook_grants import CustomGrants, hooked
-from fastpath.core.auth.hook_questions import CONNECT, Reply, Verdict
+from fastpath.core.auth.hook_questions import CONNECT, HookReply, Verdict
 from fastpath.core.auth.keys import Key
 from fastpath.core.auth.reasons import ASKED
 from fastpath.core.auth.rules import PUBLISH, SUBSCRIBE
@@ -75,18 +75,18 @@ def test_who_has_been_let_in_stays_while_nobody_answers() -> None:
     actor.say(Connect(id=1, token="any"))
     assert (actor.taken(), parked.waits) == ([], True)
 
-    def answer(reply: Reply) -> None:
+    def answer(reply: HookReply) -> None:
         [question] = asking.step(stage.now)[0]
         asking.answer(question.number, reply, stage.now)
         stage.end()
 
-    answer(Reply(verdicts=[Verdict(True)], user="ann"))
+    answer(HookReply(verdicts=[Verdict(True)], user="ann"))
     assert [type(one) for one in actor.taken()] == [Connected]
     asking.recheck(parked.asked)
-    answer(Reply(failed="late"))
+    answer(HookReply(failed="late"))
     assert actor.closed is None
     asking.recheck(parked.asked)
-    answer(Reply(verdicts=[Verdict(False, "not today")]))
+    answer(HookReply(verdicts=[Verdict(False, "not today")]))
     assert actor.closed == (4503, "denied: not today")
 
 
@@ -116,7 +116,7 @@ def test_who_becomes_another_user_is_asked_about_anew() -> None:
             asked.append(event)
             may = event == CONNECT or question.about["user"] == "ann"
             verdict = Verdict(may, "not hers", 60 if event == CONNECT else None)
-            asking.answer(question.number, Reply(verdicts=[verdict], user=user), stage.now)
+            asking.answer(question.number, HookReply(verdicts=[verdict], user=user), stage.now)
             stage.end()
         return asked
 
@@ -175,7 +175,7 @@ def test_what_is_a_users_own_is_no_question_in_mode_custom() -> None:
     def named(user: str) -> None:
         [question] = asking.step(stage.now)[0]
         assert question.about["event"] == CONNECT
-        asking.answer(question.number, Reply(verdicts=[Verdict(True)], user=user), stage.now)
+        asking.answer(question.number, HookReply(verdicts=[Verdict(True)], user=user), stage.now)
         stage.end()
 
     actor.say(Connect(id=1, token="ann"))

@@ -1,4 +1,4 @@
-"""Patterns: the tree, the match, and random subscriptions and rights against a model (protocol.md 3.8)."""
+"""The tree of patterns: the tree, the match, and random subscriptions and rights against a model (protocol.md 3.8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastpath.core.auth.rule_grants import RuleGrants
 from fastpath.core.auth.rules import SUBSCRIBE
 from fastpath.core.delivery.audience import PatternSubscription
 from fastpath.core.matching.subject_tree import Tree
-from fastpath.core.matching.subscribed_patterns import Patterns, covers
+from fastpath.core.matching.subscribed_patterns import PatternTree, covers
 from fastpath.core.protocol.messages import Data, Subscribe, Unsubscribe
 from tests.support.core.rights import SECRET, change, fill, mint, rule
 from tests.support.core.stage import Stage
@@ -73,7 +73,7 @@ def test_the_tree_finds_what_the_pattern_covers(added: list[str], taken: list[st
 @given(st.sets(PATTERNS), st.sets(PATTERNS), SUBJECTS)
 def test_the_match_finds_the_patterns_that_cover(added: set[str], taken: set[str], subject: str) -> None:
     """Each once."""
-    patterns = Patterns()
+    patterns = PatternTree()
     client = object()
     for text in added:
         patterns.add(client, PatternSubscription(text, Subscribe(id=1, subjects=[]), False))  # type: ignore[arg-type]

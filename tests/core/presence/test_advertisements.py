@@ -7,7 +7,7 @@ import pytest
 from fastpath.core.auth.grants import Grants, Principal
 from fastpath.core.auth.hook_decisions import HookDecisions
 from fastpath.core.auth.hook_grants import hooked
-from fastpath.core.auth.hook_questions import LATE, Reply, Verdict
+from fastpath.core.auth.hook_questions import LATE, HookReply, Verdict
 from fastpath.core.auth.reasons import NOT_READY
 from fastpath.core.auth.rules import PUBLISH
 from fastpath.core.presence import advertisements
@@ -212,7 +212,7 @@ def test_interest_follows_what_a_hook_answers() -> None:
     peer.principal.asked = party.asked
     now = 0
 
-    def sweep(reply: Reply | None = None) -> tuple[int, list[tuple[str, bool]]]:
+    def sweep(reply: HookReply | None = None) -> tuple[int, list[tuple[str, bool]]]:
         """How many questions there were in this second, and what was told then."""
         market.advertisers.sweep()
         heard = market.heard(peer)
@@ -222,8 +222,8 @@ def test_interest_follows_what_a_hook_answers() -> None:
         market.advertisers.sweep()
         return len(questions), heard + market.heard(peer)
 
-    def verdict(allow: bool, seconds: float | None = None) -> Reply:
-        return Reply(verdicts=[Verdict(allow, "no", seconds)])
+    def verdict(allow: bool, seconds: float | None = None) -> HookReply:
+        return HookReply(verdicts=[Verdict(allow, "no", seconds)])
 
     market.advertisers.change("/a/b", True)
     market.advertisers.advertise(peer, ["/a/*"])
@@ -231,7 +231,7 @@ def test_interest_follows_what_a_hook_answers() -> None:
     assert [sweep() for _ in range(3)] == [(0, [])] * 3, "that was for once, and is enough"
     asking.recheck(party.asked)
     asking.step(now)
-    assert sweep(Reply(failed=LATE)) == (1, [])
+    assert sweep(HookReply(failed=LATE)) == (1, [])
     assert sweep(verdict(False)) == (1, [("/a/b", False)])
     assert sweep() == (0, [])
     asking.recheck(party.asked)

@@ -7,7 +7,7 @@ from collections import Counter
 
 from fastpath.core.auth.grants import Grants, Principal
 from fastpath.core.matching.pattern_set import PatternSet
-from fastpath.core.presence.local_presence import Attendance
+from fastpath.core.presence.local_presence import LocalPresence
 from fastpath.core.presence.replication import PresenceSender
 from fastpath.core.presence.roster import present_key
 from fastpath.core.protocol.errors import Close, Refused
@@ -47,7 +47,7 @@ class Kept:
         self.stage = Stage(self.grants, limits)
         self.woken = 0
         self.speaker = PresenceSender("one", "life")
-        self.attendance = Attendance(
+        self.attendance = LocalPresence(
             self.stage.broker, self.stage.sessions.clients, self.speaker, PatternSet.parse(presence), self.wake
         )
         self.stage.sessions.rights.options.watch(self.attendance.renew)

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from fastpath.core.auth.grants import Grants
 from fastpath.core.auth.hook_decisions import HookDecisions
 from fastpath.core.auth.hook_grants import hooked
-from fastpath.core.auth.hook_questions import Reply, Verdict
+from fastpath.core.auth.hook_questions import HookReply, Verdict
 from fastpath.core.auth.rules import SUBSCRIBE
 from fastpath.core.protocol.codec import JSON, encode
 from fastpath.core.protocol.limits import Limits
@@ -372,7 +372,7 @@ def test_a_hook_is_asked_when_the_command_takes_effect() -> None:
         """What the hook says of each subject that it is asked about; these."""
         [question] = asking.step(stage.now)[0]
         verdicts = [Verdict(not reason, reason) for reason in reasons]
-        assert asking.answer(question.number, Reply(verdicts=verdicts), stage.now)
+        assert asking.answer(question.number, HookReply(verdicts=verdicts), stage.now)
         stage.end()
         return list(question.about["subjects"])
 

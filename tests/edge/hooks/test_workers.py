@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastpath.core.auth.hook_questions import LATE, Reply
+from fastpath.core.auth.hook_questions import LATE, HookReply
 from fastpath.core.auth.reasons import AWAY
 from fastpath.edge.hooks.workers import PASSED_SECONDS, TOLD_BYTES_MAX, TURN_MAX, WINDOW, Runners
 
@@ -68,7 +68,7 @@ def test_nobody_has_more_than_his_share() -> None:
     stage.ask("modest")
     assert peer.got[-1]["turn"] == "modest"
     first = peer.numbers()[0]
-    stage.runners.answer(first, Reply())
+    stage.runners.answer(first, HookReply())
     assert len(peer.got) == 1
     assert stage.runners.open == 100
 
@@ -82,7 +82,7 @@ def test_a_runner_gets_so_many_ahead_and_all_have_their_turns() -> None:
         stage.ask(f"user {user}", 2)
     assert len(peer.got) == WINDOW
     for number in peer.numbers():
-        stage.runners.answer(number, Reply())
+        stage.runners.answer(number, HookReply())
     assert len(peer.got) == WINDOW
     assert [number for _, number, _ in stage.answered[:3]] == [1, 2, 3]
 
@@ -126,7 +126,7 @@ def test_what_nobody_answers_is_given_up() -> None:
     assert {failed for _, _, failed in stage.answered[1:-1]} == {LATE}
     assert stage.answered[-1][2] == AWAY, "it did not come to that one"
     for number in late:
-        stage.runners.answer(number, Reply())
+        stage.runners.answer(number, HookReply())
     assert len(stage.answered) == 2 + TURN_MAX
     stage.ask("ann", TURN_MAX, moment=20)
     assert len(peer.got) == TURN_MAX
@@ -149,7 +149,7 @@ def test_a_runner_that_is_late_is_passed_over() -> None:
     stage.runners.add(hung)
     stage.ask("ann", 2)
     for number in good.numbers():
-        stage.runners.answer(number, Reply())
+        stage.runners.answer(number, HookReply())
     assert len(hung.numbers()) == 1
     stage.runners.tick(SECONDS)
     stage.ask("ann", 4, moment=SECONDS)

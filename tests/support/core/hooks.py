@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastpath.core.auth.hook_decisions import HookDecisions, HookState
-from fastpath.core.auth.hook_questions import CONNECT, Key, Reply
+from fastpath.core.auth.hook_questions import CONNECT, HookReply, Key
 
 
 class Connection:
@@ -13,7 +13,7 @@ class Connection:
 
     def __init__(self, asking: HookDecisions, *follows: str) -> None:
         self.follows = set(follows)
-        self.told: list[tuple[str, list[str], Reply]] = []
+        self.told: list[tuple[str, list[str], HookReply]] = []
         self.failed = False
         self.raises = self.unknown = False
         self.asked = HookState(asking, self)
@@ -40,7 +40,7 @@ class Connection:
         """Noted."""
         self.failed = True
 
-    def answered(self, event: str, subjects: list[str], reply: Reply, now: int) -> bool:
+    def answered(self, event: str, subjects: list[str], reply: HookReply, now: int) -> bool:
         """Noted."""
         del now
         if self.raises:

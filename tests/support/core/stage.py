@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fastpath.core.auth.grants import Grants
 from fastpath.core.broker.broker import Broker
-from fastpath.core.broker.ports import Engine
+from fastpath.core.broker.ports import EnginePort
 from fastpath.core.delivery.audience import Client, Group
 from fastpath.core.delivery.outbox import Effect
 from fastpath.core.delivery.outbox_performer import Performer
@@ -147,7 +147,7 @@ class Stage:
         self,
         grants: Grants | None = None,
         limits: Limits | None = None,
-        engine: Engine | None = None,
+        engine: EnginePort | None = None,
         **options: bool,
     ) -> None:
         self.now = START

@@ -9,7 +9,7 @@ from typing import Any
 from fastpath.core.auth.grants import Grants
 from fastpath.core.broker.admission import Outcome
 from fastpath.core.broker.broker import Broker
-from fastpath.core.broker.ports import Engine
+from fastpath.core.broker.ports import EnginePort
 from fastpath.core.cache.snapshot import Snapshot
 from fastpath.core.delivery.audience import Topic
 from fastpath.core.protocol.limits import Limits
@@ -22,7 +22,7 @@ from fastpath.engine.memory import MemoryEngine
 START = 1_700_000_000_000
 
 
-def broker_of(engine: Engine, now: int = START, limits: Limits | None = None) -> Broker:
+def broker_of(engine: EnginePort, now: int = START, limits: Limits | None = None) -> Broker:
     """A broker in which everybody may do everything."""
     own = MemoryEngine(now)
     return Broker(engine, Grants(), limits or Limits(), server="s", started=now, secret=b"s" * 32, own=own)
