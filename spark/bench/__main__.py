@@ -18,7 +18,7 @@ PARTS = {
     "committing": "a commit of a million rows, and what a client beside it waits",
     "reading": "the source: batch and streaming",
     "latency": "row accepted, through Spark, row accepted again",
-    "bars": "the job bars over 200 symbols",
+    "desk": "bars, movers and alerts of 200 symbols",
     "demonstration": "the jobs of `make run`: first price, CPU, memory",
     "horizons": "12 horizons over 15 months of minutes",
 }

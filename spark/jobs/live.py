@@ -1,4 +1,4 @@
-"""Publishes prices, and of one read of them bars, movers and alerts: `python -m spark.jobs.live --help`."""
+"""Publishes prices, and bars, movers and alerts of them, in one process: `python -m spark.jobs.live --help`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark.jobs import alerts, bars, movers, prices, ticks
-from spark.jobs.desk import query
-from spark.jobs.desk.board import Plan
-from spark.jobs.running import LIGHT, positive, run, sink_of, trigger
+from spark.jobs import ticks
+from spark.jobs.desk import job as desk
+from spark.jobs.running import LIGHT, positive, run
 from spark.support import classes
 
 SETTINGS = LIGHT | {
@@ -35,41 +34,32 @@ SETTINGS = LIGHT | {
     "spark.python.factory.idleWorkerMaxPoolSize": "2",
 }
 POLL_SECONDS = 0.2
+NAME = "desk"
+"""Name of the query that makes bars, movers and alerts."""
 
 
 def start(session: SparkSession, options: argparse.Namespace, checkpoint: str) -> list[StreamingQuery]:
     """Start the query that publishes prices, and when it has published some, the one that reads them."""
-    movers.check(options)
-    plan = Plan(
-        {name: bars.INTERVALS[name] for name in options.intervals},
-        options.window_seconds * 1000,
-        options.slide_seconds * 1000,
-        options.late_seconds * 1000,
-        alerts.limits_of(options),
-    )
+    desk.plan_of(options)  # what is wrong is said before anything is published
     options = argparse.Namespace(**vars(options) | {"from_driver": True})
     readers = argparse.Namespace(**vars(options) | {"trigger_ms": options.readers_ms})
     started = ticks.start(session, options, checkpoint)
     # Queries that start compete for the cores: the one that the other needs goes first.
     while started[0].lastProgress is None and not started[0].awaitTermination(POLL_SECONDS):
         pass
-    given = {job: sink_of(columns, options, job) for job, columns in query.PUBLISHED.items()}
-    return [*started, query.start(prices.read(session, options), plan, given, checkpoint, trigger(readers))]
+    return [*started, *desk.start(NAME)(session, readers, checkpoint)]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the four jobs, but for those that say when each writes."""
+    """Add the arguments of ticks, and of all kinds."""
     ticks.arguments(parser)
-    prices.arguments(parser)
-    bars.own_arguments(parser)
-    movers.own_arguments(parser)
-    alerts.own_arguments(parser)
+    desk.arguments(desk.of_bars, desk.of_movers, desk.of_alerts)(parser)
     parser.add_argument(
         "--readers-ms",
         type=positive(int),
         default=2000,
         metavar="MS",
-        help="time from one micro-batch to the next of bars, movers and alerts; --trigger-ms is that of ticks",
+        help="time from one micro-batch to the next of bars, movers and alerts; --trigger-ms is that of prices",
     )
     parser.set_defaults(trigger_ms=1000)
 

@@ -43,7 +43,7 @@ class Alert(NamedTuple):
 
 
 class InstrumentState(NamedTuple):
-    """The memory of an instrument; its fields are a row of `SCHEMA`."""
+    """The memory of an instrument."""
 
     time: int = 0
     price: float = 0.0
@@ -54,12 +54,6 @@ class InstrumentState(NamedTuple):
     threshold_time: int = 0
     zscore_level: int = 0
     zscore_time: int = 0
-
-
-SCHEMA = (
-    "time long, price double, steps long, mean double, variance double, "
-    "threshold_level int, threshold_time long, zscore_level int, zscore_time long"
-)
 
 
 def judge(

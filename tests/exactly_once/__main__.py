@@ -78,17 +78,19 @@ def bars(kills: int, chance: random.Random, say: Callable[[str], None]) -> tuple
             ticks = reader.option("subjects", "/stocks/us/*").load().persist()
             done["ticks"] = ticks.count()
             recomputed = {
-                (row.subject, row.fields["start"]): (row.content, row.fields)
+                (row.subject, str(row.fields.start)): (row.content, _as_text(row.fields))
                 for row in job.transformed(ticks).collect()
             }
-            published = [
-                _text(row) for row in reader.option("subjects", "/bars-1s/us/*,/bars-1m/us/*").load().collect()
-            ]
+            published = [_text(row) for row in reader.option("subjects", "/sql-bars/us/*").load().collect()]
             # A bar is final when the watermark has passed its end: so are all that end before the newest.
             newest = max((int(fields["end"]) for _, _, fields in published), default=0)
             return check_bars(published, recomputed, newest), done
         finally:
             session.stop()
+
+
+def _as_text(fields: Row) -> dict[str, str]:
+    return {name: str(value) for name, value in fields.asDict().items()}
 
 
 def _text(row: Row) -> tuple[str, str, dict[str, str]]:

@@ -22,12 +22,13 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
 from spark.datasource import RealtimeSource
-from spark.jobs import bars, prices, simulation, ticks
+from spark.jobs import prices, simulation, ticks
 from spark.jobs.running import LIGHT
 from spark.options import SinkOptions
 from spark.session import build
 from spark.sink.sink import StreamWriter
 from spark.support import histories
+from tests.support.spark import sql_bars
 
 BATCH_ROWS = 2000
 SUBJECTS = 40
@@ -126,9 +127,9 @@ def bar_messages(session: SparkSession, options: argparse.Namespace) -> DataFram
 
 
 def transformed(messages: DataFrame) -> DataFrame:
-    """Ticks as they were read, stream or batch, to final bars as messages."""
-    made = bars.transform(prices.prices(messages), ("1s", "1m"), LATE_SECONDS)
-    return bars.messages(made, final=True).drop("start", "as_of")
+    """Ticks as they were read, stream or batch, to final bars as messages: the manual's bars in SQL."""
+    made: DataFrame = sql_bars.module().bars(prices.prices(messages), 1, LATE_SECONDS)
+    return made.drop("start")
 
 
 def _write(messages: DataFrame, options: argparse.Namespace, name: str) -> StreamingQuery:

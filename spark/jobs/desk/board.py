@@ -23,14 +23,16 @@ FORGOTTEN_MS = 7 * 86_400_000
 class Plan:
     """The plan of what is made of prices; all times are in ms."""
 
-    intervals: Mapping[str, int]
-    """Length of each kind of bar."""
-    window: int
-    slide: int
-    """Time by which the window of the movers slides; its length is a multiple of it."""
     late: int
     """Time by which a price may come later than the newest one."""
-    limits: scorer.Limits = field(default_factory=scorer.Limits)
+    intervals: Mapping[str, int] = field(default_factory=dict)
+    """Length of each kind of bar; none: no bars are made."""
+    window: int = 0
+    """Length of the window over which moves are told; 0: none are."""
+    slide: int = 0
+    """Time by which the window slides; its length is a multiple of it."""
+    limits: scorer.Limits | None = None
+    """Limits that raise an alert; None: no price is judged."""
 
 
 class Kept(msgspec.Struct):
@@ -74,23 +76,24 @@ class Board:
     def take(self, prices: Iterable[Price]) -> Made:
         """Return the outcome of one batch of prices, in whatever order they are."""
         made, touched = Made(), set()
-        before = self._watermark()
+        plan, before = self._plan, self._watermark()
         for price in sorted(prices, key=lambda one: (one.symbol, one.ms, one.seq)):
             known = self.kept.instruments.get(price.symbol)
             if known is None:
                 known = self.kept.instruments[price.symbol] = Instrument()
-            for interval, length in self._plan.intervals.items():
+            for interval, length in plan.intervals.items():
                 start = known.take_bar(price, interval, length, before)
                 if start is not None:
                     touched.add((price.symbol, interval, start))
-            known.take_pane(price, self._plan.window, self._plan.slide, before)
-            if price.ms > before:
-                known.alerts, raised = scorer.judge(known.alerts, self._plan.limits, *_judged(price))
+            if plan.window:
+                known.take_pane(price, plan.window, plan.slide, before)
+            if plan.limits is not None and price.ms > before:
+                known.alerts, raised = scorer.judge(known.alerts, plan.limits, *_judged(price))
                 made.alerts += ((price.symbol, alert) for alert in raised)
             self.kept.newest = max(self.kept.newest, price.ms)
         for symbol, interval, start in sorted(touched):
             bar = self.kept.instruments[symbol].bars[interval][start]
-            made.moving.append(Row(symbol, interval, start, start + self._plan.intervals[interval], bar))
+            made.moving.append(Row(symbol, interval, start, start + plan.intervals[interval], bar))
         self._end(made, before)
         return made
 
@@ -104,7 +107,8 @@ class Board:
             for interval, length in plan.intervals.items():
                 for start, bar in known.ended_bars(interval, length, watermark):
                     made.final.append(Row(symbol, interval, start, start + length, bar))
-            made.moves += known.ended_windows(symbol, plan.window, plan.slide, before, watermark)
+            if plan.window:
+                made.moves += known.ended_windows(symbol, plan.window, plan.slide, before, watermark)
             if not any(known.bars.values()) and not known.panes and known.alerts.time + FORGOTTEN_MS <= watermark:
                 del self.kept.instruments[symbol]
 

@@ -1,4 +1,4 @@
-"""Turns bars, moves and alerts into rows of Arrow, as the jobs of these names publish them."""
+"""Turns bars, moves and alerts into rows of Arrow, each of which is a message."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ ARROW = pa.schema(
     ]
 )
 PLAIN = ("subject", "content", "fields", "retained", "qos")
-"""The columns that the messages of every job have."""
-_COARSE, _FINE = Decimal("0.000001"), Decimal("0.0001")
+"""The columns that all messages have."""
+_FINE = Decimal("0.0001")
 _HUNDREDTH = Decimal("0.01")
 
 
 def bars(rows: Iterable[Row], final: bool) -> pa.Table:
-    """Return the messages of `spark.jobs.bars`; a bar that moves has a version and is not cached, a final one is."""
+    """Return messages of bars.
+
+    One that moves becomes the snapshot and is not cached, and has a version, so that an older state of it cannot follow
+    a newer one; a final one is cached, and does not become the snapshot.
+    """
     found = []
     for symbol, interval, start, end, bar in rows:
         fields = {
@@ -70,7 +74,10 @@ def bars(rows: Iterable[Row], final: bool) -> pa.Table:
 
 
 def moves(rows: Iterable[Move], window: int) -> pa.Table:
-    """Return the messages of `spark.jobs.movers`, of windows of `window` ms."""
+    """Return messages of moves within windows of `window` ms, one of each instrument: who may not see it gets nothing.
+
+    The version keeps an older window from following a newer one.
+    """
     found = []
     for symbol, name, first, last, end in rows:
         fields = {"symbol": symbol, "price": money(last), "window_start": str(end - window), "window_end": str(end)}
@@ -82,7 +89,7 @@ def moves(rows: Iterable[Move], window: int) -> pa.Table:
 
 
 def alerts(rows: Iterable[tuple[str, Alert]]) -> pa.Table:
-    """Return the messages of `spark.jobs.alerts`."""
+    """Return messages of alerts, with one line of text for people."""
     found = []
     for symbol, alert in rows:
         price, value, limit = (rounded(Decimal(repr(one))) for one in (alert.price, alert.value, alert.limit))
@@ -102,9 +109,9 @@ def money(cents: int) -> str:
 
 
 def vwap(turnover: int, volume: int, close: int) -> str:
-    """Return the average price weighted by volume, rounded twice as the decimals of the job `bars` are."""
+    """Return the average price weighted by volume, to a hundredth of a cent; the close without a volume."""
     average = Decimal(turnover) / CENTS / volume if volume else Decimal(close) / CENTS
-    return str(average.quantize(_COARSE, ROUND_HALF_UP).quantize(_FINE, ROUND_HALF_UP))
+    return str(average.quantize(_FINE, ROUND_HALF_UP))
 
 
 def rounded(value: Decimal) -> str:

@@ -1,4 +1,4 @@
-"""Reads the prices once and publishes all that the board makes of them; its state is a file for each batch."""
+"""Publishes all that the board makes of the prices of a query; its state is a file for each batch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from spark.jobs.desk import messages
 from spark.jobs.desk.board import Board, Kept, Plan
 from spark.jobs.desk.windows import CENTS, Price
 
-NAME = "desk"
 PUBLISHED = {
     "bars": ("as_of", "version"),
     "bars_final": ("as_of",),
     "alerts": ("as_of",),
     "movers": ("as_of", "version"),
 }
-"""The jobs that this does the work of, as subscribers see them named, and which of these columns each has."""
+"""What is published, by the name that subscribers see as the job's, and which of these columns each has."""
 FOLDER = "board"
 """Folder beside Spark's own ones in the checkpoint of the query."""
 BATCHES_KEPT = 10
@@ -40,7 +39,8 @@ class Lost(RuntimeError):
 
 
 class Desk:
-    """Publishes what each batch of prices makes, exactly once; ``options`` are those of format `realtime`.
+    """Publishes what each batch of prices makes, exactly once; ``options`` has those of format `realtime` for each of
+    PUBLISHED.
 
     What is kept after a batch is a file, which is there before Spark notes the batch as done. So a batch that runs
     again begins with what the one before it left, makes the same, and is known to the sidecar by its number.
@@ -118,13 +118,18 @@ def _cents(column: pa.ChunkedArray) -> Any:
 
 
 def start(
-    prices: DataFrame, plan: Plan, options: Mapping[str, Mapping[str, str]], checkpoint: str, trigger: Mapping[str, Any]
+    name: str,
+    prices: DataFrame,
+    plan: Plan,
+    options: Mapping[str, Mapping[str, str]],
+    checkpoint: str,
+    trigger: Mapping[str, Any],
 ) -> StreamingQuery:
-    """Start the query `desk` over prices; ``options`` has those of format `realtime` by job."""
-    place = os.path.join(checkpoint, NAME)
+    """Start the query ``name`` over prices; ``options`` are Desk's."""
+    place = os.path.join(checkpoint, name)
     return (
         prices.writeStream.foreachBatch(Desk(plan, Path(place, FOLDER), options))
-        .queryName(NAME)
+        .queryName(name)
         .option("checkpointLocation", place)
         .trigger(**trigger)
         .start()

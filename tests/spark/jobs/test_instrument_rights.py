@@ -28,7 +28,8 @@ from fastpath.client.control.client import Control
 from fastpath.client.publisher.publisher import Publisher
 from realtime.demo.instruments import instrument, instruments, market
 from realtime.demo.seed import seed
-from spark.jobs import alerts, bars, movers, running
+from spark.jobs import running
+from spark.jobs.desk import job
 from spark.progress import Reports
 from tests.support.entitlement.live import RunningAgent
 from tests.support.prices import NOON
@@ -135,9 +136,9 @@ def work(session: SparkSession, sidecar: Sidecar, checkpoint: Path) -> None:
     """The jobs publish what they make of all prices that are there, and report how they got on."""
     words = ["--url", sidecar.publisher_url, "--once", "--start", "earliest"]
     reports = Reports(sidecar.publisher_url, running.token())
-    for job in (bars, movers, alerts):
-        options: Namespace = running.parse("job", "", running.streaming_arguments, job.arguments, words)
-        queries = job.start(session, options, str(checkpoint))
+    for name, kind in (("bars", job.of_bars), ("movers", job.of_movers), ("alerts", job.of_alerts)):
+        options: Namespace = running.parse(name, "", running.streaming_arguments, job.arguments(kind), words)
+        queries = job.start(name)(session, options, str(checkpoint))
         for query in queries:
             assert query.awaitTermination(END_SECONDS_MAX)
         reports.tell(queries)

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,10 +19,14 @@ from fastpath.client.blocking import connect
 from fastpath.client.control.client import Control
 from fastpath.client.message import Message
 from fastpath.client.publisher.publisher import Publisher
-from spark.jobs import alerts, bars, live, movers, running, ticks
+from spark.jobs import live, running
+from spark.jobs.desk import job
+from spark.jobs.desk.board import Plan
+from spark.jobs.scorer import Limits
 from spark.support.histories import INSTRUMENTS
 from tests.support.prices import NOON
 from tests.support.sidecar import ROOT, Sidecar
+from tests.support.spark.writing import forget_last_commit
 from tests.support.tokens import SECRET, mint_jwt
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -68,21 +72,38 @@ def end(queries: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "words", "text"),
+    ("words", "text"),
     [
         (
-            movers,
             ["--window-seconds", "60", "--slide-seconds", "7"],
             "--window-seconds is no multiple of --slide-seconds",
         ),
-        (alerts, ["--zscore", "9", "8"], "--zscore: a warning comes before what is critical, 9 is above 8"),
-        (ticks, ["--start-date", "2023-01-01"], "--start-date: the closes end on 2022-12-28"),
+        (["--zscore", "9", "8"], "--zscore: a warning comes before what is critical, 9 is above 8"),
+        (["--start-date", "2023-01-01"], "--start-date: the closes end on 2022-12-28"),
     ],
 )
-def test_arguments_that_make_no_sense(job: ModuleType, words: list[str], text: str) -> None:
+def test_arguments_that_make_no_sense(words: list[str], text: str) -> None:
     with pytest.raises(running.JobError) as caught:
-        job.start(None, options(*words), "")
+        live.start(None, options(*words), "")  # type: ignore[arg-type]
     assert str(caught.value) == text
+
+
+def test_a_checkpoint_that_is_no_folder() -> None:
+    with pytest.raises(running.JobError, match="--checkpoint: s3://bucket/c is no folder of the driver's machine"):
+        job.start("desk")(None, options(), "s3://bucket/c")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        (job.of_bars, {"intervals": job.INTERVALS}),
+        (job.of_movers, {"window": 60_000}),
+        (job.of_alerts, {"limits": Limits()}),
+    ],
+)
+def test_each_job_makes_its_kind_alone(kind: running.Arguments, made: dict[str, Any]) -> None:
+    given = running.parse("one", "", running.streaming_arguments, job.arguments(kind), [])
+    assert replace(job.plan_of(given), slide=0) == Plan(late=2_000, **made)
 
 
 def test_arguments_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,13 +127,10 @@ def test_bars_movers_and_alerts(session: SparkSession, tmp_path: Path, monkeypat
     checkpoint = str(tmp_path / "checkpoint")
     rows = prices()
     with Sidecar(mode="jwt", token_secret=SECRET) as sidecar, Publisher(sidecar.publisher_url, token) as publisher:
-        words = ("--url", sidecar.publisher_url, "--once", "--intervals", "1s,1m")
-        once = options(*words, "--slide-seconds", "30")
-        of_bars = running.parse("bars", "", running.streaming_arguments, bars.arguments, words)
+        once = options("--url", sidecar.publisher_url, "--once", "--intervals", "1s,1m", "--slide-seconds", "30")
         publisher.send_batch(rows)
         publisher.flush()
-        for job, its in ((bars, of_bars), (movers, once), (alerts, once)):
-            end(job.start(session, its, checkpoint))
+        end(job.start(live.NAME)(session, once, checkpoint))
 
         seconds = history(sidecar, "/bars-1s/us/IBM")
         # Closed when two seconds have passed since their ends, by the newest price.
@@ -145,17 +163,14 @@ def test_bars_movers_and_alerts(session: SparkSession, tmp_path: Path, monkeypat
         assert {message["as_of"]["job"] for message in (minute, alert)} == {"bars_final", "alerts"}
 
         # As after a kill between the publication and Spark's own note of it.
-        commits = tmp_path / "checkpoint" / "bars_final" / "commits"
-        last = max(commits.glob("[0-9]*"), key=lambda path: int(path.name))
-        last.unlink()
-        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+        forget_last_commit(Path(checkpoint, live.NAME))
         more = [
             [subject, content, fields | {"sent": str(int(fields["sent"]) + SECONDS * 1000)}]
             for subject, content, fields in rows
         ]
         publisher.send_batch(more)
         publisher.flush()
-        end(bars.start(session, of_bars, checkpoint))
+        end(job.start(live.NAME)(session, once, checkpoint))
         starts = [int(bar["fields"]["start"]) for bar in history(sidecar, "/bars-1s/us/IBM")]
         assert starts == [NOON + 1000 * n for n in range(2 * SECONDS - 3)]
 

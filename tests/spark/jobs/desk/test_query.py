@@ -20,7 +20,8 @@ from tests.support.spark.writing import forget_last_commit
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("light")]
 
-PLAN = Plan({"1s": 1_000}, window=10_000, slide=5_000, late=2_000)
+PLAN = Plan(late=2_000, intervals={"1s": 1_000}, window=10_000, slide=5_000)
+NAME = "desk"
 END_SECONDS_MAX = 120
 
 
@@ -39,7 +40,7 @@ def run(session: SparkSession, options: Mapping[str, Mapping[str, str]], folder:
     """All that is there, until the query ends."""
     schema = frame(session, []).schema
     prices = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "inputs"))
-    started = query.start(prices, PLAN, options, str(folder / "checkpoint"), {"availableNow": True})
+    started = query.start(NAME, prices, PLAN, options, str(folder / "checkpoint"), {"availableNow": True})
     assert started.awaitTermination(END_SECONDS_MAX)
 
 
@@ -56,7 +57,7 @@ def test_a_batch_that_runs_again_is_stored_once(session: SparkSession, sidecar: 
         job: {"url": sidecar.publisher_url, "token": "", "job": job} | {name: name for name in columns}
         for job, columns in query.PUBLISHED.items()
     }
-    inputs, place = tmp_path / "inputs", tmp_path / "checkpoint" / query.NAME
+    inputs, place = tmp_path / "inputs", tmp_path / "checkpoint" / NAME
     for number, seconds in enumerate((range(6), range(6, 12))):
         add(session, inputs, number, seconds)
     run(session, options, tmp_path)
