@@ -15,8 +15,7 @@ setup-tests: setup
 	@tools/setup.sh --tests
 
 run: setup ## set up, then run everything with the live demonstration on http://127.0.0.1:8000/ until Ctrl-C
-	@$(PYTHON) -m spark.support.classes
-	@exec $(PYTHON) manage.py runrealtime --demo $(ARGS)
+	@$(PYTHON) -m spark.support.classes --behind $$$$ & exec $(PYTHON) manage.py runrealtime --demo $(ARGS)
 
 test: setup-tests ## set up, then run all tests but the slow ones; ARGS="-k snapshot" narrows, SEED=7 chooses, COVER=1 measures coverage
 	@tools/run_tests.sh "not slow" $(ARGS)

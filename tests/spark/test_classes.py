@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,9 @@ import pytest
 
 from spark.java import find_java_home
 from spark.support import classes
+from tests.support.processes import command_line
 from tests.support.sidecar import ROOT
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -56,6 +60,34 @@ def test_a_broken_archive_stops_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
     assert "archive" not in done.stderr.lower()
+
+
+def test_behind_a_demonstration_it_ends_with_that(tmp_path: Path) -> None:
+    """As `make run` starts it, however that ends."""
+    words = f"{shlex.quote(sys.executable)} -m spark.support.classes --behind $$ & echo $!; exec sleep 3600"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    demonstration = subprocess.Popen(["sh", "-c", words], cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
+    assert demonstration.stdout is not None
+    with demonstration.stdout as said:
+        behind = int(said.readline())
+        demonstration.kill()
+        demonstration.wait()
+    until(lambda: command_line(behind) == b"", 3 * PATIENCE_SECONDS)
+
+
+def test_what_is_not_wanted_any_more_is_given_up_with_all_that_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = iter((True, False))
+    assert not classes.make(lambda: next(asked))
+    assert list((tmp_path / "fastpath").iterdir()) == []
+    until(lambda: not [path for path in Path("/proc").glob("[0-9]*") if str(tmp_path).encode() in told(path)])
+
+
+def told(process: Path) -> bytes:
+    """The command line of a process that may have ended."""
+    return command_line(int(process.name))
 
 
 @pytest.mark.slow
