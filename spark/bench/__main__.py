@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from fastpath.bench.machine.description import machine
 from spark.bench.serving import BenchError
 from spark.bench.tables import Figure, table, write
@@ -23,6 +25,8 @@ PARTS = {
     "horizons": "12 horizons over 15 months of minutes",
 }
 SETTINGS = {"spark.driver.memory": "3g"}
+ALONE = {"demonstration"}
+"""Parts with a session of their own, measured before there is another one."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -35,11 +39,14 @@ def main(words: Sequence[str] | None = None) -> int:
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    session = build("bench", **SETTINGS)
+    parts = sorted(options.parts or PARTS, key=lambda part: part not in ALONE)
+    session: SparkSession | None = None
     made_with = machine()
     figures: list[Figure] = []
     try:
-        for part in options.parts or PARTS:
+        for part in parts:
+            if part not in ALONE:
+                session = session or build("bench", **SETTINGS)
             found = importlib.import_module(f"spark.bench.{part}").measure(session, max(1, options.repeat))
             print(f"\n{part}: {PARTS[part]}\n\n{table(found)}", flush=True)
             figures += found
@@ -47,7 +54,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     finally:
-        session.stop()
+        if session is not None:
+            session.stop()
     if options.output:
         write(figures, options.output, made_with)
     return 0

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -19,7 +19,7 @@ from spark.bench.tables import Figure
 from spark.jobs.running import TOKEN_VARIABLE
 
 PATTERNS = ("/stocks/us/*", "/bars-1s/us/*", "/bars-1m/us/*", "/movers/us/*", "/alerts/us/*")
-FIRST_SECONDS_MAX = 300
+FIRST_SECONDS_MAX = 900
 STOP_SECONDS_MAX = 20
 WARM_SECONDS = 60.0
 """Seconds from the first bar on, in which code is compiled."""
@@ -36,7 +36,7 @@ class Run(NamedTuple):
     shared_out: float
 
 
-def measure(session: SparkSession, repeat: int) -> list[Figure]:
+def measure(session: SparkSession | None, repeat: int) -> list[Figure]:
     """Measure the job as `make run` starts it, but beside a sidecar of its own; `session` is not used."""
     del session
     runs = [_run() for _ in range(repeat)]
@@ -62,9 +62,9 @@ def _run() -> Run:
             start_new_session=True,
         )
         try:
-            _until(stream, "/stocks/", job)
+            _until(stream, "/stocks/", job, log)
             first, first_cpu = time.monotonic() - began, sum(_cpu(job.pid).values())
-            _until(stream, "/bars-1s/", job)
+            _until(stream, "/bars-1s/", job, log)
             time.sleep(WARM_SECONDS)
             before, since = _cpu(job.pid), time.monotonic()
             time.sleep(SECONDS)
@@ -81,8 +81,8 @@ def _run() -> Run:
     return Run(first, first_cpu, 100 * used / seconds, resident, shared_out)
 
 
-def _until(stream: BlockingStream, beginning: str, job: subprocess.Popen[bytes]) -> None:
-    """Wait for the first message of a kind."""
+def _until(stream: BlockingStream, beginning: str, job: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    """Wait for the first message of a kind; raises BenchError with what the job said."""
     deadline = time.monotonic() + FIRST_SECONDS_MAX
     while time.monotonic() < deadline and job.poll() is None:
         try:
@@ -90,7 +90,9 @@ def _until(stream: BlockingStream, beginning: str, job: subprocess.Popen[bytes])
                 return
         except TimeoutError:
             continue
-    raise BenchError(f"nothing came of {beginning}")
+    ended = "it still runs" if job.poll() is None else f"it ended with {job.returncode}"
+    log.seek(0)
+    raise BenchError(f"nothing came of {beginning}, {ended}: {log.read().decode(errors='replace').strip()}")
 
 
 def _members(session: int) -> list[Path]:
