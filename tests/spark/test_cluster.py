@@ -25,7 +25,7 @@ from tests.support.spark import sql_bars
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.redis, pytest.mark.timeout(500)]
 
 SYMBOLS = ("AAPL", "AMD", "BAC", "BBY", "CVX", "GE", "HD", "JNJ", "JPM", "KO")
-SECONDS = 300
+SECONDS = 600
 T = 1767607200000
 """2026-01-05 10:00 in ms since 1970."""
 
