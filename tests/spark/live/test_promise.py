@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark import live
+from spark.live import writing
 from spark.live.promise import LiveRefused, promise_of
+from tests.support.sidecar import Sidecar
 from tests.support.spark.live import KafkaStandIn
 
 pytestmark = pytest.mark.spark
@@ -111,3 +120,41 @@ def test_other_sources_and_frames_that_are_no_streams_are_refused(kafka: SparkSe
     )
     with pytest.raises(LiveRefused, match="reads from rate"):
         promise_of(both, KafkaStandIn.name())
+
+
+@pytest.mark.parametrize(
+    ("made", "level"), [(ONCE["filtered"], logging.INFO), (AT_LEAST_ONCE["shuffle"][0], logging.WARNING)]
+)
+def test_what_holds_is_told_before_the_first_row(
+    kafka: SparkSession,
+    sidecar: Sidecar,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    made: Any,
+    level: int,
+) -> None:
+    """In one line: an information where rows are stored once, a warning with the reason where they may not be."""
+    of_stand_in(monkeypatch)
+    caplog.set_level(logging.INFO, "spark.realtime")
+    frame = made(messages(kafka))
+    with suppress(PySparkException):  # the stand-in is no source of real-time mode
+        live.write(frame, url=sidecar.publisher_url, checkpointLocation=str(tmp_path)).stop()
+    said = [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "spark.realtime"]
+    assert said == [(level, promise_of(frame, KafkaStandIn.name()).words)]
+
+
+def test_a_delivery_that_cannot_be_had_is_an_error(kafka: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_stand_in(monkeypatch)
+    url = "127.0.0.1:1"
+    shuffled = messages(kafka).repartition(3)
+    with pytest.raises(LiveRefused, match=r"delivery exactly_once cannot be had for this query: .*rows are shuffled"):
+        live.write(shuffled, url=url, delivery="exactly_once")
+    assert live.promised(messages(kafka), url=url, delivery="exactly_once").once
+    chosen = live.promised(messages(kafka), url=url, delivery="at_least_once")
+    assert (chosen.once, chosen.words.rpartition(": ")[2]) == (False, "as delivery says")
+
+
+def of_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the stand-in taken for Kafka's source."""
+    monkeypatch.setattr(writing, "promise_of", lambda frame: promise_of(frame, KafkaStandIn.name()))
