@@ -1,7 +1,7 @@
 """run.py NAME [OPTIONS OF runrealtime]: migrates and fills one of the examples beside this file, and runs it.
 
 It does what a reader would do by hand in the example's folder: `manage.py migrate`, `manage.py fill`, `manage.py
-runrealtime`. An example may have a program besides, `device.py`, which runs until the site ends.
+runrealtime`. An example may have a program besides, `device.py` or `worker.py`, which runs until the site ends.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def main() -> int:
     # Ctrl-C reaches the site by itself, as a shell sends it to all; SIGTERM reaches this program alone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: site.terminate())
-    device = None
-    if (folder / "device.py").exists():
-        device = subprocess.Popen([sys.executable, "device.py"], cwd=folder, env=environment)
+    names = [name for name in ("device.py", "worker.py") if (folder / name).exists()]
+    besides = [subprocess.Popen([sys.executable, name], cwd=folder, env=environment) for name in names]
     try:
         return site.wait()
     finally:
-        if device is not None:
-            device.terminate()
-            device.wait()
+        for program in besides:
+            program.terminate()
+        for program in besides:
+            program.wait()
 
 
 if __name__ == "__main__":

@@ -90,9 +90,9 @@ class Example(Program):
 def test_the_page_has_all_of_them() -> None:
     """Each with its command, and what is in its folder."""
     text = PAGE.read_text(encoding="utf-8")
-    assert re.findall(rf"{RUN} (\w+)$", text, re.MULTILINE) == NAMES == ["chat", "orders", "sensor"]
+    assert re.findall(rf"{RUN} (\w+)$", text, re.MULTILINE) == NAMES == ["chat", "orders", "reports", "sensor"]
     done = subprocess.run([sys.executable, EXAMPLES / "run.py"], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stderr) == (2, "usage: run.py chat|orders|sensor [options of runrealtime]\n")
+    assert (done.returncode, done.stderr) == (2, "usage: run.py chat|orders|reports|sensor [options of runrealtime]\n")
 
 
 def test_chat(tmp_path: Path) -> None:
@@ -132,6 +132,18 @@ def test_orders(tmp_path: Path) -> None:
             assert example.post(f"/advance/{number}/") == 200
             assert (next(messages).content, example.get("/").count("packed")) == ("packed", 1)
             assert "lamp" not in example.get("/")
+
+
+def test_reports(tmp_path: Path) -> None:
+    """What a task of Celery publishes while it works comes to who has ordered it, in order."""
+    with Example("reports", tmp_path) as example, connect(example.client_url) as client:
+        assert "<h1>Reports</h1>" in example.get("/")
+        with client.subscribe("/reports/*") as stream:
+            assert example.post("/order/", name="sales") == 200
+            messages = iter(stream)
+            found = [next(messages) for _ in range(6)]
+        assert {one.subject for one in found} == {"/reports/sales"}
+        assert [one.content for one in found] == ["waits for a worker", "20 %", "40 %", "60 %", "80 %", "100 %"]
 
 
 def test_sensor(tmp_path: Path) -> None:

@@ -1,0 +1,12 @@
+"""The application of Celery."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "reports.settings")
+app = Celery("reports")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
