@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-docstrings check-manual client docs bench chaos chaos-short conformance fuzz measure format dist matrix release deb clean
+.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-docstrings check-manual client docs bench chaos chaos-short conformance fuzz measure format dist matrix release packages clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -81,11 +81,11 @@ dist: setup-tests ## build the wheel and the source distribution into dist/, the
 matrix: setup-tests ## the wheel on each Python and Django that can be had here, from pip to a live page; ARGS="--write" puts the table into the manual
 	@$(PYTHON) tools/matrix.py $(ARGS)
 
-release: setup-tests ## all that a release consists of, into release/: dist, the npm package, what images are built from, manual, SBOM, checksums
+release: setup-tests ## all that a release consists of, into release/: dist, packages, the npm package, what images are built from, manual, SBOM, checksums
 	@tools/release.sh
 
-deb: setup-tests ## the sidecar as a package for Debian, into dist/; tools/try_deb.sh installs and purges it on a bare machine
-	@tools/deb.sh
+packages: setup-tests ## the sidecar for Linux as deb, rpm and a folder, into dist/; tools/try_package.sh installs and removes them on a bare machine
+	@tools/packages.sh
 
 clean: ## remove what setup, runs and tests have made: .venv, var/, caches
 	@rm -rf .venv var dist release build .setup.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis test-results \

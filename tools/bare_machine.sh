@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # Runs a command in a fresh copy of this project on a bare machine: Debian 12 with python3, python3-venv, git and make.
 #
-#   tools/bare_machine.sh [--user] [--work-tree] [--keep] [--with FILE] [COMMAND]      (default: make setup)
+#   tools/bare_machine.sh [--user] [--work-tree] [--keep] [--with FILE]… [--script FILE] [--suite SUITE]
+#                         [--only PACKAGES] [--offline] [COMMAND]      (default: make setup)
 #
 #   --user       as an ordinary user; without it as root
 #   --work-tree  with what is not committed yet; without it a plain clone
 #   --with FILE  with that file in the user's home
+#   --script     with that file there, and without a copy of the project
 #   --keep       leave the machine's folder behind and say where it is
+#   --suite      another Debian: trixie
+#   --only       with these packages, as a,b, or with '' none, instead of python3, python3-venv, git and make
+#   --offline    with no network but its own loopback
 #
 # The machine is a chroot made by debootstrap (needs root), kept under BARE_FOLDER (default /tmp/bare) and copied for
 # every run. It reaches its package registries as this machine does: the settings of apt and pip, the resolver and the
@@ -16,24 +21,32 @@ cd "$(dirname "$0")/.."
 
 repository=$PWD
 folder=${BARE_FOLDER:-/tmp/bare}
-base=$folder/base
+suite=bookworm
+packages=python3,python3-venv,git,make
+offline=
 user=root
 home=/root
 work_tree=
 keep=
-with=
+script=
+with=()
 
 while [[ ${1:-} == --* ]]; do
     case $1 in
         --user) user=newcomer home=/home/newcomer ;;
         --work-tree) work_tree=yes ;;
         --keep) keep=yes ;;
-        --with) with=$2 && shift ;;
-        *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        --with) with+=("$2") && shift ;;
+        --script) script=$2 && with+=("$2") && shift ;;
+        --suite) suite=$2 && shift ;;
+        --only) packages=$2 && shift ;;
+        --offline) offline=--net ;;
+        *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
 command=${*:-make setup}
+base=$folder/base-$suite-${packages//,/-}
 
 [[ $(id -u) == 0 ]] || { echo "bare_machine: a chroot needs root." >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "bare_machine: missing: apt-get install -y debootstrap" >&2; exit 1; }
@@ -61,7 +74,7 @@ make_base() {
     echo "bare_machine: making the base with debootstrap, once" >&2
     rm -rf "$base.partial"
     mkdir -p "$folder"
-    debootstrap --variant=minbase --include=python3,python3-venv,git,make bookworm "$base.partial" \
+    debootstrap --variant=minbase ${packages:+"--include=$packages"} "$suite" "$base.partial" \
         "$(debian_archive)" >"$folder/debootstrap.log" 2>&1 ||
         { tail -n 20 "$folder/debootstrap.log" >&2; exit 1; }
     rm -rf "$base.partial"/var/cache/apt/archives/*.deb "$base.partial"/var/lib/apt/lists/*
@@ -92,18 +105,19 @@ else
     trap 'rm -rf --one-file-system "$machine"' EXIT
 fi
 cp -a "$base/." "$machine/"
-copy_project "$machine$home/project"
-[[ -z $with ]] || cp "$with" "$machine$home/"
+if [[ -n $script ]]; then mkdir "$machine$home/project"; else copy_project "$machine$home/project"; fi
+((${#with[@]} == 0)) || cp "${with[@]}" "$machine$home/"
 chroot "$machine" chown -R "$user:" "$home/project"
 
 # Only what tells pip how to reach its registry comes along from this shell's variables.
 mapfile -t variables < <(env | grep -E '^(PIP_[A-Z_]+|CI|SSL_CERT_FILE|https?_proxy|no_proxy)=' || true)
 status=0
 # Mounts and processes of its own: both end with the command, whatever it left running.
-unshare --mount --pid --fork --kill-child -- bash -c '
+unshare --mount --pid --fork --kill-child $offline -- bash -c '
     set -e
-    machine=$1 user=$2 home=$3 command=$4
-    shift 4
+    machine=$1 user=$2 home=$3 command=$4 offline=$5
+    shift 5
+    [[ -z $offline ]] || ip link set lo up
     mount --bind "$machine" "$machine"  # its root is a mount point, as that of every machine
     mount -t proc proc "$machine/proc"
     mount -t sysfs sysfs "$machine/sys"
@@ -112,5 +126,5 @@ unshare --mount --pid --fork --kill-child -- bash -c '
     mount -t devpts devpts "$machine/dev/pts"
     exec env -i "$@" HOME="$home" USER="$user" LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         chroot --userspec="$user" "$machine" bash -c "cd ~/project && $command"
-' bash "$machine" "$user" "$home" "$command" "${variables[@]}" || status=$?
+' bash "$machine" "$user" "$home" "$command" "$offline" "${variables[@]}" || status=$?
 exit "$status"

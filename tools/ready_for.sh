@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|curl|redis|prometheus|compiler|postgres|mariadb|webservers|mosquitto|systemd|languages|kafka|helm` exits 0, or prints the
+# Says whether the tests of one kind can run here: `tools/ready_for.sh browser|curl|redis|prometheus|compiler|postgres|mariadb|webservers|mosquitto|systemd|languages|kafka|helm|bare|engine` exits 0, or prints the
 # one line that says what only apt-get has, and exits 1. With --packages it prints the packages instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,6 +25,8 @@ case $need in
         ;;
     kafka) packages="maven" what="Maven, which fetches a broker of Kafka" ;;
     helm) packages= what="helm" ;;
+    bare) packages="debootstrap iproute2" what="root, debootstrap and ip" ;;
+    engine) packages="debootstrap iproute2 buildah" what="root, debootstrap, ip and Buildah" ;;
     redis) packages="redis-server iproute2 iptables" what="redis-server, and ip and iptables for networks" ;;
 esac
 if [[ ${2:-} == --packages ]]; then
@@ -81,6 +83,14 @@ systemd_ready() {
 
 helm_ready() {
     command -v helm >/dev/null
+}
+
+bare_ready() {
+    [[ $(id -u) == 0 ]] && command -v debootstrap >/dev/null && command -v ip >/dev/null
+}
+
+engine_ready() {
+    bare_ready && command -v buildah >/dev/null
 }
 
 kafka_ready() {

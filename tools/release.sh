@@ -12,4 +12,5 @@ fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 tools/dist.sh "$out"
+.venv/bin/python -m tools.linux.packages "$out" "$SOURCE_DATE_EPOCH" >/dev/null
 .venv/bin/python -m tools.release "$out" "$SOURCE_DATE_EPOCH"

@@ -35,6 +35,16 @@ if [[ $markers != *"not slow"* ]] && ! line=$(tools/ready_for.sh kafka); then
     markers="($markers) and not kafka"
     missing+=("$line")
 fi
+# A machine of one's own takes root and debootstrap, and an engine for images is a good deal to install for three tests:
+# what needs them runs where they are.
+if [[ $markers != *"not slow"* ]]; then
+    for need in bare engine; do
+        if ! line=$(tools/ready_for.sh "$need"); then
+            markers="($markers) and not $need"
+            missing+=("$line")
+        fi
+    done
+fi
 # Helm is no package of Debian's either: what it makes of the chart is kept in manifests, which other tests read
 # (tests/distribution/test_chart.py); those that run it do so where it is.
 if ! line=$(tools/ready_for.sh helm); then

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -304,3 +305,15 @@ def test_the_services_are_one_site_also_after_a_fail_over(tmp_path: Path) -> Non
         until(lambda: "role:slave" in composed.ask("redis-a", "info", "replication"), 60)
         until(lambda: "state=online" in composed.ask("redis-b", "info", "replication"), 60)
         assert composed.manage("shell", "-v0", "-c", publish).strip() == "3"
+
+
+def test_the_linter_finds_no_fault(tmp_path: Path) -> None:
+    """Hadolint, with everything that it knows, down to matters of style."""
+    program = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert program, "`make setup-tests` installs it"
+    argv = [program, "--no-color", "--failure-threshold", "style", str(FOLDER / "Containerfile")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    worse = tmp_path / "Containerfile"
+    worse.write_text((FOLDER / "Containerfile").read_text().replace("WORKDIR /srv/site", "WORKDIR srv"))
+    assert "DL3000" in subprocess.run([*argv[:-1], str(worse)], capture_output=True, text=True, timeout=60).stdout
