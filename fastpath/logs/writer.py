@@ -5,7 +5,6 @@ Where lines go is a ``Sink``: the standard error, or a file that is rotated and 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 from collections.abc import Callable, Sequence
@@ -14,6 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 from .writer_thread import WriterThread
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 LINES_MAX = 10_000
 """Lines that may wait for who takes them; what comes beyond is dropped and counted."""
@@ -26,6 +30,9 @@ CHUNK_BYTES = 64 << 10
 
 IDLE_SECONDS = 1.0
 """Seconds between two looks of the thread for what is due while it has nothing to write."""
+
+PIPE_BYTES = getattr(select, "PIPE_BUF", 512)
+"""Bytes that a pipe takes as a whole, by what POSIX promises at least where the system says nothing."""
 
 Says = Callable[[str], bytes]
 """Makes a line of the log of a sentence about the log itself."""
@@ -48,7 +55,7 @@ class StandardError:
         """Sink; in pieces that a pipe takes as a whole, so that lines of several processes do not mix (POSIX)."""
         at = 0
         while at < len(data):
-            end = data.rfind(b"\n", at, at + select.PIPE_BUF) + 1 or data.find(b"\n", at) + 1 or len(data)
+            end = data.rfind(b"\n", at, at + PIPE_BYTES) + 1 or data.find(b"\n", at) + 1 or len(data)
             _write_all(2, data[at:end])
             at = end
 
@@ -94,7 +101,8 @@ class LogFile:
             self.reopen()
         if self._fd < 0:
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+            flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # POSIX and Windows
             self._fd = os.open(self._path, flags, 0o640)
         return os.fstat(self._fd).st_size
 
@@ -106,10 +114,14 @@ class LogFile:
 
     def _ends_within_a_line(self) -> bool:
         size = os.fstat(self._fd).st_size
-        return size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
+        if not size:
+            return False
+        os.lseek(self._fd, size - 1, os.SEEK_SET)  # what is written goes to the end all the same
+        return os.read(self._fd, 1) != b"\n"
 
     def _rotate(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        if fcntl is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
         if self._is_current():  # else another process was faster
             for number in range(self._files_max - 1, 0, -1):
                 with suppress(FileNotFoundError):

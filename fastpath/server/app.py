@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop  # noqa: PLC0415
     except ImportError:
-        return asyncio.new_event_loop()
+        return asyncio.SelectorEventLoop()  # Windows would have another one, which watches no sockets
     return uvloop.new_event_loop()
 
 
@@ -173,7 +174,16 @@ async def _serve_other(settings: Settings, worker: Worker) -> None:
 
 def _reload_on_signal(node: Node) -> None:
     """Read anew at SIGHUP what may change."""
-    node.runtime.loop.add_signal_handler(signal.SIGHUP, node.reload.here)
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        on_signal(node.runtime.loop, signal.SIGHUP, node.reload.here)
+
+
+def on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], object]) -> None:
+    """Have the loop call when the signal comes."""
+    try:
+        loop.add_signal_handler(number, call)
+    except NotImplementedError:  # Windows, where it comes between two instructions; the loop wakes each second
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(call) and None)
 
 
 def _begin(node: Node, engine: Engine, worker: Worker | None = None) -> PresenceComponent:
@@ -241,7 +251,7 @@ class Told:
         self._stopped = asyncio.Event()
         self.wait = self._stopped.wait
         for number in numbers:
-            asyncio.get_running_loop().add_signal_handler(number, self.stop)
+            on_signal(asyncio.get_running_loop(), number, self.stop)
 
     def stop_at_once(self) -> None:
         """Be told, and wait for nobody."""

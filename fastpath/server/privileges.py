@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import grp
 import logging
 import os
-import pwd
 import stat
 import struct
 import sys
@@ -15,6 +13,12 @@ from typing import Any
 
 from ..listen_address import SettingsError
 from ..settings import Settings
+
+try:
+    import grp
+    import pwd
+except ImportError:  # not on Windows
+    grp = pwd = None  # type: ignore[assignment]
 
 LOW_PORT_MAX = 1023
 """Number of the highest port that only root, or a process with the capability below, can open."""
@@ -35,6 +39,8 @@ def drop(settings: Settings) -> None:
     """
     if not settings.user:
         return
+    if pwd is None:
+        raise SettingsError("FASTPATH_USER: this system has no users to become; leave it empty")
     if os.geteuid() != 0:
         if pwd.getpwuid(os.geteuid()).pw_name == settings.user:
             return
@@ -54,8 +60,12 @@ def drop(settings: Settings) -> None:
         if low:
             kernel.prctl(_KEEP_CAPABILITIES, 1)
         os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
-        os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
-        os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
+        if hasattr(os, "setresuid"):
+            os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
+            os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
+        else:  # macOS, where root sets all three by these
+            os.setgid(entry.pw_gid)
+            os.setuid(entry.pw_uid)
         if low:
             kernel.keep_only(1 << _NET_BIND_SERVICE)
         if sys.platform == "linux":
@@ -71,7 +81,7 @@ def drop(settings: Settings) -> None:
 
 def warn() -> None:
     """Tell the operator that root serves."""
-    if os.geteuid() == 0:
+    if pwd is not None and os.geteuid() == 0:
         log.warning("running as root: name an ordinary user with FASTPATH_USER")
 
 

@@ -45,7 +45,7 @@ STEADY_SECONDS = 10.0
 KILL_SECONDS = HEAR_SECONDS + 3
 """Seconds that the workers may take to stop, once their clients have been sent elsewhere, before they are killed."""
 
-_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_SIGNALS = {getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)}
 
 ORPHANS_SECONDS = 1.0
 """Seconds to wait for a port that is in use."""
@@ -58,7 +58,8 @@ log = logging.getLogger("fastpath.workers")
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises SettingsError when a port cannot be opened."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read anew
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read anew
     count = workers_of(settings)
     formats.begin_simply(settings)
     faulthandler.enable()  # where a crash in C was is told on the standard error

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from tests.support.certificates import Certificate
 from tests.support.forked import COMMAND, Forked, start_sidecar
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_SECONDS
@@ -25,6 +26,9 @@ ROOT = Path(__file__).parents[2]
 READY_SECONDS_MAX = 2 * PATIENCE_SECONDS
 STOP_SECONDS_MAX = PATIENCE_SECONDS
 FAULTY = [sys.executable, "-m", "tests.support.failpoints"]
+WITHOUT_POSIX = "WITHOUT_POSIX"
+"""Variable that has every sidecar of the tests run as on Windows (tests/support/without_posix.py)."""
+
 LOG_CHARS_MAX = 8000
 """So much of a log is shown when a test fails."""
 
@@ -62,6 +66,9 @@ class Sidecar:
             "workers": 1,
         } | settings
         self.command = FAULTY if settings.get("faults") == "on" else COMMAND
+        if self.command is COMMAND and WITHOUT_POSIX in os.environ:
+            self.command = [sys.executable, "-m", "tests.support.without_posix"]
+            self._control_over_tls()
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self.running.add(self)
 
@@ -97,6 +104,13 @@ class Sidecar:
         if self.ready.get("publishers"):
             self.publisher_url = self.ready["publishers"][0]
         return self
+
+    def _control_over_tls(self) -> None:
+        """Open the way in for Django that is there where unix sockets are not."""
+        own, django = Certificate(self.folder, "node"), Certificate(self.folder, "django")
+        tls = f"control+tls://127.0.0.1:{free_port()}?{own.options}&ca={django.cert}"
+        self.control = f"{tls.removeprefix('control+').partition('?')[0]}?ca={own.cert}&{django.options}"
+        self.settings |= {"control": "", "listen": f"{self.settings['listen']},{tls}"}
 
     def kill(self) -> None:
         """The process dies at once, as at a crash."""

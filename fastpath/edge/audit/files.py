@@ -24,6 +24,9 @@ WAITING_BYTES_MAX = 32 << 20
 """The same in bytes."""
 
 NAME = re.compile(r"audit-(\d{8}T\d{6})-(\d+)\.jsonl")
+_WITH_CARE = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
+"""Flags of POSIX, that follow no link and leave nothing to a child, and of Windows, that change no byte."""
+
 _DAY_SECONDS = 86400
 
 log = logging.getLogger("fastpath.audit")
@@ -148,18 +151,18 @@ class AuditFiles(WriterThread[Chunk]):
         own = self._files().get(self._worker)
         if not own or _second(own[-1]) // _DAY_SECONDS != self._day:
             return False
-        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            fd = os.open(self._folder / own[-1], flags)
+            fd = os.open(self._folder / own[-1], os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | _WITH_CARE)
         except OSError:  # another user's, or a link
             return False
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        if not stat.S_ISREG(status.st_mode) or (hasattr(os, "geteuid") and status.st_uid != os.geteuid()):
             os.close(fd)
             return False
-        os.fchmod(fd, 0o600)
+        if hasattr(os, "fchmod"):
+            os.fchmod(fd, 0o600)
         self._fd, self._size, self._newest = fd, status.st_size, own[-1]
-        if self._size and os.pread(fd, 1, self._size - 1) != b"\n":
+        if self._size and os.lseek(fd, self._size - 1, os.SEEK_SET) >= 0 and os.read(fd, 1) != b"\n":
             self._append(b"\n")  # the line that a crash has broken off stays by itself
         return True
 
@@ -168,7 +171,7 @@ class AuditFiles(WriterThread[Chunk]):
         second = int(time.time())
         if self._newest:
             second = max(second, _second(self._newest) + 1)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | _WITH_CARE
         while True:
             name = f"audit-{datetime.fromtimestamp(second, UTC):%Y%m%dT%H%M%S}-{self._worker}.jsonl"
             try:

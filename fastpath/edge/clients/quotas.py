@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-import resource
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -21,6 +20,13 @@ from ...settings import Settings
 from ..node import messages
 from ..runtime.component import Offers
 from ..runtime.runtime import Runtime
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    _HAS_RESOURCE = False
+else:
+    _HAS_RESOURCE = True
 
 if TYPE_CHECKING:
     from ...core.delivery.audience import Group, Topic
@@ -203,7 +209,9 @@ def _seat(client: Client) -> tuple[int, str, str]:
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process in use now, or at its most where /proc is missing."""
+    """Return the memory of this process in use now, or at its most where /proc is missing; 0 where nothing tells."""
+    if not _HAS_RESOURCE:
+        return 0
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
@@ -215,5 +223,5 @@ def _trim() -> None:
     """Have the C library give back what is free: it keeps what it got, and would look full for ever."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # another C library, which decides by itself
+    except (OSError, AttributeError, TypeError):  # another C library, which decides by itself
         pass

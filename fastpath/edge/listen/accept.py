@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from abc import ABC, abstractmethod
@@ -33,6 +34,9 @@ ARRIVING_MAX = 64
 
 TLS_END_SECONDS = 5
 """Seconds that a peer may take to answer the end of TLS before the connection is cut."""
+
+SOCKETS_ARE_FILES = hasattr(os, "readv")
+"""True where a socket's descriptor is read and written as a file's: not on Windows, where each has a transport."""
 
 log = logging.getLogger("fastpath.ports")
 
@@ -86,6 +90,8 @@ class AcceptedSockets:
         """Let in a socket of which it is known where it comes from."""
         if listener.tls:
             self._spawn(self._secure(sock, address, listener))
+        elif not SOCKETS_ARE_FILES:
+            self.to_protocol(sock, self._maker(address, listener))
         elif listener.purposes <= {"clients", "mqtt"}:
             self.to_client(sock, address, listener)
         elif "clients" in listener.purposes:
@@ -132,7 +138,7 @@ class AcceptedSockets:
         for purpose, maker in self._makers.items():
             if purpose in listener.purposes:
                 return maker
-        if listener.tls and not listener.purposes.isdisjoint(("clients", "mqtt")):
+        if (listener.tls or not SOCKETS_ARE_FILES) and not listener.purposes.isdisjoint(("clients", "mqtt")):
             return lambda: _Gate(self, address, listener)
         return lambda: PublisherConnection(self.runtime, address)
 
@@ -254,7 +260,7 @@ class _Sniffer(_Stage):
 
 
 class _Gate(asyncio.Protocol):
-    """Stands before a transport of TLS until its first bytes tell which protocol it is to have."""
+    """Stands before a transport, as TLS has one, until its first bytes tell which protocol it is to have."""
 
     def __init__(self, arrivals: AcceptedSockets, address: str, listener: Listener) -> None:
         self._arrivals = arrivals

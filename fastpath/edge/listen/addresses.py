@@ -35,6 +35,8 @@ def reserve(listener: Listener, settings: Settings) -> tuple[Listener, list[sock
 def bind_unix(listener: Listener) -> socket.socket:
     """Listen on the listener's unix socket; a file that nobody serves any more is replaced. Raises SettingsError."""
     path = listener.path
+    if not hasattr(socket, "AF_UNIX"):
+        raise SettingsError(f"FASTPATH_LISTEN: cannot listen on {path}: this system has no unix sockets")
     check_socket(path, "FASTPATH_LISTEN")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -79,12 +81,14 @@ def bind(
         sock: socket.socket | None = None
         try:
             sock = socket.socket(family, kind, proto)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if os.name == "posix":  # on Windows it would let another program have the same port
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shared:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             # Inherited by every connection that is accepted: no system call per client.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # not on Windows, nor with macOS' Python
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((address[0], port, *address[2:]))

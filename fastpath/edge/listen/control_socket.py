@@ -14,6 +14,9 @@ from ...listen_address import SettingsError
 
 async def open_control(path: str, control: Callable[[], asyncio.Protocol]) -> asyncio.Server:
     """Listen on the unix socket; a socket file that nobody serves any more is replaced."""
+    if not hasattr(socket, "AF_UNIX"):
+        told = "this system has no unix sockets; leave it empty, and listen on control+tls://127.0.0.1:…"
+        raise SettingsError(f"FASTPATH_CONTROL: cannot listen on {path}: {told}")
     check_control(path)
     try:
         Path(path).unlink(missing_ok=True)

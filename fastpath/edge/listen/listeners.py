@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import resource
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,13 @@ from ..runtime.runtime import Runtime
 from .accept import AcceptedSockets
 from .addresses import bind, bind_unix
 
+try:
+    import resource
+except ImportError:  # not on Windows
+    _HAS_RESOURCE = False
+else:
+    _HAS_RESOURCE = True
+
 ACCEPT_MAX = 64
 """Connections accepted in one turn: a reconnection storm must not hold the loop."""
 
@@ -26,6 +32,9 @@ FULL_PAUSE_SECONDS = 0.2
 
 FILES_RESERVED = 100
 """Files that are not for clients: listeners, publishers, control, logs, connections on their way in."""
+
+SELECT_SOCKETS_MAX = 512
+"""Sockets that a loop of asyncio's own watches on Windows."""
 
 DRAIN_MAX = 4096
 """Connections that a full worker still takes from its listener before it closes it."""
@@ -246,6 +255,8 @@ def _for_data(listener: Listener) -> bool:
 
 def _files_max() -> int:
     """Raise the limit of open files to what the process may have, and say how many that is."""
+    if not _HAS_RESOURCE:
+        return SELECT_SOCKETS_MAX
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard != resource.RLIM_INFINITY else 1 << 30

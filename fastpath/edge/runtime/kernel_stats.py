@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import socket
 import struct
-import termios
 from contextlib import suppress
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # not on Windows
+    _HAS_FCNTL = False
+else:
+    _HAS_FCNTL = True
 
 _FORMAT = "=8B24I4Q6I4Q"
 """The beginning of Linux' struct tcp_info (include/uapi/linux/tcp.h), which only ever grows at its end."""
@@ -18,10 +24,22 @@ Network = dict[str, float]
 
 def unread(fd: int) -> bool:
     """Return whether something has come over a socket that was not read yet; no, if it is closed."""
+    if not _HAS_FCNTL:
+        return _can_be_read(fd)
     try:
         return fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) != bytes(4)
     except (OSError, ValueError):
         return False
+
+
+def _can_be_read(fd: int) -> bool:
+    """Look at the next byte of a socket that does not block, and leave it there."""
+    with suppress(OSError, ValueError), socket.socket(fileno=fd) as sock:
+        try:
+            return sock.recv(1, socket.MSG_PEEK) != b""
+        finally:
+            sock.detach()
+    return False
 
 
 def network(fd: int) -> Network | None:

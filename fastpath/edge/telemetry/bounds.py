@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from pathlib import Path
 
 from ..runtime.component import Offers
 from ..runtime.runtime import Runtime
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
 
 _AGAIN_SECONDS = 0.9
 """The machine's processor time is looked at again after that: figures are asked for by several."""
@@ -29,7 +33,7 @@ class Bounds:
             "subjects_max": settings.subjects_max,
             "cached_bytes_max": settings.cache_bytes,
             "memory_bytes_max": settings.memory_bytes_max or self._machine_bytes,
-            "files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            "files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource is not None else 0,
         }
         self._busy = _busy_ticks()
         self._looked = time.monotonic()
@@ -66,7 +70,9 @@ class Bounds:
 
 
 def machine_memory_bytes() -> int:
-    """Return what the machine has, or less where this process is in a container with less."""
+    """Return what the machine has, or less where this process is in a container with less; 0 if it is not told."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return 0
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in CGROUPS:
         try:

@@ -33,6 +33,10 @@ sync_data = getattr(os, "fdatasync", os.fsync)
 """Bring a file's data to the disk; where only fsync exists, that."""
 
 
+BINARY = getattr(os, "O_BINARY", 0)
+"""Flag without which Windows writes two bytes where a line ends."""
+
+
 class JournalError(Exception):
     """The folder or its files cannot be used; the text says why."""
 
@@ -134,7 +138,7 @@ class RecordFile:
         """The end of the file could not be repaired after a write that failed: nothing more may be written."""
         mark = secrets.token_bytes(MARK_BYTES)
         self._packer = Packer(mark)
-        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | BINARY, 0o600)
         try:
             inode = os.fstat(self.descriptor).st_ino
             self._write(MAGIC + mark)

@@ -282,11 +282,9 @@ class FileStaging(MemoryStaging):
 
 
 def _read(path: Path, place: _ChunkPlace) -> _StagedRow:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        data = os.pread(descriptor, place.size, place.offset)
-    finally:
-        os.close(descriptor)
+    with path.open("rb", buffering=0) as file:
+        file.seek(place.offset)
+        data = file.read(place.size)
     record = read_at(data)
     if record is None:
         raise OSError(errno.EIO, f"{path.name} is damaged")
