@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from reports import celery_app
+from reports.celery import app
 
-celery_app.worker_main(["worker", "--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle"])
+app.worker_main(["worker", "--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle"])

@@ -1,5 +1,1 @@
-"""Celery's application is there wherever Django is, as Celery's own guide has it."""
-
-from reports.celery import app as celery_app
-
-__all__ = ["celery_app"]
+"""Reports that a worker of Celery makes, while a page shows how far it is."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 
-from celery import shared_task
-
 from realtime import publish
+from reports.celery import app
 
 STEPS = 5
 
 
-@shared_task
+@app.task
 def make(name: str) -> None:
     """Make a report in steps, and say after each how far it is: the same function as in a view."""
     for step in range(1, STEPS + 1):
