@@ -108,9 +108,14 @@ class FrameReader:
         """
         partial = self._partial
         if partial is None:
-            only = _only_message(data, self.message_bytes_max)
-            if only is not None:
-                return [only]
+            # One short ASCII text, as most reads of a client's are; all else is left to the walks below.
+            size = len(data)
+            head = _TEXT_HEADS[size] if size < HEADERS else b""
+            if head and data.startswith(head):
+                start = len(head) + 4
+                payload = unmask(data[start:], data[start - 4 : start])
+                if size - start <= self.message_bytes_max and payload.isascii():
+                    return [(TEXT, payload)]
         events: list[Event] = []
         if partial is None:
             position = _whole_messages(data, self.message_bytes_max, events)
@@ -271,21 +276,6 @@ class FrameReader:
         _end(partial)
 
 
-def _only_message(data: bytes, bytes_max: int) -> Event | None:
-    """Return the one short ASCII text that ``data`` is, as most reads of a client's are; None leaves it to the walks
-    below."""
-    size = len(data)
-    if size < 132:
-        if size < 6 or data[0] != 0x81 or data[1] != size + 0x7A:
-            return None
-        payload = unmask(data[6:], data[2:6])
-    else:
-        if size < 134 or data[0] != 0x81 or data[1] != 0xFE or data[2] << 8 | data[3] != size - 8:
-            return None
-        payload = unmask(data[8:], data[4:8])
-    return (TEXT, payload) if size - 6 <= bytes_max and payload.isascii() else None
-
-
 def _whole_messages(data: bytes, bytes_max: int, events: list[Event]) -> int:
     """Take the unfragmented messages of up to 64 KiB at the start of ``data``; where the first other frame begins.
 
@@ -377,6 +367,12 @@ TEXT_HEADERS, BINARY_HEADERS = (
 )
 """The headers of small messages by their size: most messages are small, and a header made anew costs as much as the
 rest of the encoding."""
+
+_TEXT_HEADS = [b""] * HEADERS
+"""The start of a read, up to the key, that is one whole text of a client, by its size; empty where none has that."""
+for _size in range(HEADERS - 8):
+    _head = bytes((0x81, 0x80 | _size)) if _size < 126 else b"\x81\xfe" + _size.to_bytes(2)
+    _TEXT_HEADS[len(_head) + 4 + _size] = _head
 
 
 def split_frames(buffer: bytes) -> Iterator[bytes]:

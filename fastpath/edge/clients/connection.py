@@ -109,10 +109,6 @@ class ClientConnection:
         """Call ``writable`` when the socket takes bytes again, or no more."""
         self.socket.await_writable(self, wanted)
 
-    def readable(self) -> None:
-        """Read from the socket, which has bytes, or its end."""
-        self.socket.receive(self)
-
     # The request
 
     def requested(self, data: bytes) -> None:
@@ -315,9 +311,18 @@ class ClientConnection:
     def received(self, data: bytes) -> None:
         """Take bytes that came; a fault of ours in handling them closes this client only. The caller ends the turn
         (Runtime.end)."""
-        self.runtime.broker.counters.bytes_in += len(data)
+        runtime, reader, client, size = self.runtime, self.reader, self.client, len(data)
+        runtime.broker.counters.bytes_in += size
         try:
-            if self.reader is not None or self._hears:
+            if (
+                size <= PIECE_BYTES
+                and reader is not None
+                and client is not None
+                and not (self.held or self.head or reader.deflate or runtime.paused)
+            ):
+                client.alive = True
+                self._handle(reader.feed(data))  # as ``frames`` would, at once: nearly all that comes comes so
+            elif reader is not None or self._hears:
                 self.frames(data)
             elif self.client is None and not self.closing:  # who reads a stream has said all
                 self.requested(data)
@@ -425,21 +430,10 @@ class ClientConnection:
         assert client is not None
         moment = now()
         due = perf_counter() + TURN_SECONDS if len(events) > 1 else 0.0
+        wanted = BINARY if client.form == MSGPACK else TEXT
         rest = iter(events)
         for opcode, payload in rest:
-            if opcode == CLOSE:
-                self.peer_closed(payload)
-                return
-            if self.closing:
-                continue
-            if opcode == PING and not self.echoing:
-                runtime.broker.send(client, encode_frame(PONG, payload))  # with all other answers of this turn
-            elif opcode == PING:
-                self.write(encode_frame(PONG, payload))
-            elif self.echoing:
-                if opcode != PONG:
-                    self.write(_echo(client, opcode, payload))
-            elif opcode == (BINARY if client.form == MSGPACK else TEXT):
+            if opcode == wanted and not (self.closing or self.echoing):
                 runtime.sessions.receive(client, payload, moment)
                 if self.fresh and (client.greeted or self.held) and not self.closing:
                     self.settle()
@@ -448,15 +442,28 @@ class ClientConnection:
                 if self.held:
                     runtime.paused[self] = list(rest)
                     return
+            elif opcode == CLOSE:
+                self.peer_closed(payload)
+                return
+            elif self.closing:
+                continue
+            elif opcode == PING and not self.echoing:
+                runtime.broker.send(client, encode_frame(PONG, payload))  # with all other answers of this turn
+            elif opcode == PING:
+                self.write(encode_frame(PONG, payload))
+            elif self.echoing:
+                if opcode != PONG:
+                    self.write(_echo(client, opcode, payload))
             elif opcode == PONG:
                 for told in runtime.ponged if payload else ():  # not to the server's own pings, which are empty
                     told(client, payload)
             else:
-                wanted = "binary" if client.form == MSGPACK else "text"
-                self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {wanted} frames")
-        if self.session is not None:
-            self.session.handled(0)
-        elif reader is not None and reader.error is not None and not self.closing:
+                kind = "binary" if wanted == BINARY else "text"
+                self.close(Close.BAD_MESSAGE, f"bad_message: this subprotocol is made of {kind} frames")
+        if reader is None:
+            if self.session is not None:
+                self.session.handled(0)
+        elif reader.error is not None and not self.closing:
             # The framing is broken: what is wrong is said, and nothing more is read.
             self.close(reader.error.code, f"{reader.error.code.label}: {reader.error.reason}")
             if client.queue is None:

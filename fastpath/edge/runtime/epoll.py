@@ -6,7 +6,7 @@ import asyncio
 import select
 from collections.abc import Callable
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 EVENTS_MAX = 256
 """Sockets served in one round of the loop, so that its other work has its turn."""
@@ -17,13 +17,21 @@ READY_SECONDS = 0.005
 _IN, _OUT = 1, 4  # as in select.EPOLLIN and EPOLLOUT, which are not everywhere
 
 
+class Reader(Protocol):
+    """Reads for connections; one for many of them."""
+
+    def receive(self, connection: Any) -> None:
+        """Read from the connection's socket, which has bytes or its end."""
+
+
 class Watched(Protocol):
-    """A connection whose socket is watched."""
+    """A connection whose socket is watched; its ``socket`` reads for it."""
 
     ended: bool
 
-    def readable(self) -> None:
-        """Read from the socket, which has bytes or its end."""
+    @property
+    def socket(self) -> Reader:
+        """What reads."""
 
     def writable(self) -> None:
         """Go on writing, as the socket takes bytes again."""
@@ -70,11 +78,11 @@ class EpollPoller:
     def _ready(self) -> None:
         if self._epoll.closed:
             return
-        watched = self._watched
+        watched, clock = self._watched, self._clock
         ready, self._left = self._left or self._epoll.poll(0, EVENTS_MAX), []
-        due = self._clock() + READY_SECONDS
+        due = clock() + READY_SECONDS
         for at, (fd, events) in enumerate(ready):
-            if at and self._clock() >= due:
+            if at and clock() >= due:
                 # First of all in the next round: the epoll would begin with the same ones again. The loop comes by
                 # itself, as the epoll is ready while one of its sockets is; called once more, this would be served
                 # twice a round, and what is left by both would add to that from round to round.
@@ -83,12 +91,15 @@ class EpollPoller:
             connection = watched[fd]
             if connection is None:
                 continue  # closed while another was served
-            if events != _IN and events & _OUT:
+            if events == _IN:  # as nearly always
+                connection.socket.receive(connection)
+                continue
+            if events & _OUT:
                 connection.writable()
                 if connection.ended:
                     continue
             if events != _OUT:
-                connection.readable()
+                connection.socket.receive(connection)
         self._end()
 
 
@@ -155,7 +166,7 @@ class LoopWatch(EpollPoller):
         if event == _OUT:
             connection.writable()
         else:
-            connection.readable()
+            connection.socket.receive(connection)
         self._end()
 
     def _round(self) -> None:

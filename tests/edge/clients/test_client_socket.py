@@ -53,7 +53,9 @@ class Plain:
     def lost(self) -> None:
         self.told.append("lost")
 
-    def readable(self) -> None: ...
+    @property
+    def socket(self) -> ClientSocket[Any]:
+        raise AssertionError("nobody watches it")
 
     def writable(self) -> None: ...
 

@@ -49,7 +49,7 @@ class Peer(ClientConnection):
         super().__init__(runtime, Socketless(), 0, "127.0.0.1")
         self.name = name
         self.watched = watched
-        self.client = SimpleNamespace(alive=False)  # type: ignore[assignment]
+        self.client = SimpleNamespace(alive=False, form="json")  # type: ignore[assignment]
         reader = FrameReader() if framed else None
         self.stream = Packets(self, reader) if mqtt else None
         self.reader = None if mqtt else reader

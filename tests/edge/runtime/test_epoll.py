@@ -22,9 +22,10 @@ class Connection:
         self.ended = False
         self.told: list[str] = []
         self.victim: Connection | None = None
+        self.socket = self
         watch.add(sock.fileno(), self)
 
-    def readable(self) -> None:
+    def receive(self, _: Connection) -> None:
         self.told.append(self.sock.recv(100).decode())
         if self.victim is not None:
             self.victim.close()
@@ -148,8 +149,9 @@ class Slow:
         self.number = number
         self.rounds = rounds
         self.seconds = seconds
+        self.socket = self
 
-    def readable(self) -> None:
+    def receive(self, _: Slow) -> None:
         self.rounds.served[-1].append(self.number)
         self.rounds.moment += self.seconds
 
