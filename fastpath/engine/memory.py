@@ -46,6 +46,9 @@ class MemoryEngine(Engine):
     def submit(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
         """Engine: all of it before this returns."""
         outcomes = self.append(messages, now)
+        if outcomes is None and done is None:
+            self._broker.deliver(messages)  # as ``numbered`` does where nobody waits for the outcomes
+            return
         if outcomes is not None:
             self._broker.counters.failed(outcomes)
         self._broker.numbered(messages, outcomes, done)
@@ -64,8 +67,9 @@ class MemoryEngine(Engine):
         for index, message in enumerate(messages):
             message.time = now
             if message.qos != STANDARD:
-                if message.publication:
-                    known = self.deduplicator.find(message.publisher or "", message.publication)
+                publication = message.publication
+                if publication:
+                    known = self.deduplicator.find(message.publisher or "", publication)
                     if known is not None:
                         outcomes = outcomes or [one.seq for one in messages[:index]]
                         outcomes.append(known)
@@ -73,8 +77,8 @@ class MemoryEngine(Engine):
                 subject = message.subject
                 message.epoch = self.epoch
                 message.seq = sequences[subject] = sequences.get(subject, 0) + 1
-                if message.publication:
-                    self.deduplicator.note(message.publisher or "", message.publication, self.epoch, message.seq, now)
+                if publication:
+                    self.deduplicator.note(message.publisher or "", publication, self.epoch, message.seq, now)
             if outcomes is not None:
                 outcomes.append(message.seq)
         return outcomes

@@ -218,35 +218,37 @@ class Admission:
         nothing large.
         """
         refused: dict[int, Refusal] = {}
-        versions: dict[str, int] = {}
-        bound = self.snapshot_bound
+        versions: dict[str, int] | None = None
         room, coming = self._room, self._coming
         forecasts: StepForecasts | None = None
         known = None if principal is None else self.grants.publishable(principal)
-        topics = self.interest.topics
+        interest = self.interest
+        topics, has_options = interest.topics, interest.options.rows
         bytes_max = self.limits.message_bytes_max
-        has_options = bool(self.interest.options.rows)
         for index, message in enumerate(messages):
             subject = message.subject
-            fields = message.fields
             topic = topics.get(subject)
-            size = message.weigh()
+            # A trace may have come to it since it was made, nothing else (``Message.plain``).
+            size = message.size if message.plain and message.traceparent is None else message.weigh()
             room -= size
-            held = 0 if topic is None or topic.snapshot is None else topic.snapshot.bytes_most
+            state = None if topic is None else topic.snapshot
+            held = 0 if state is None else state.bytes_most
             tight = room < (held + coming.get(subject, 0) if coming else held)
             if (
-                topic is None
+                tight
+                or topic is None
                 or topic.system
                 or (known is not None and subject not in known)
                 or size > bytes_max
-                or tight
-                or (fields and not message.replace and self._too_many_fields(topic, fields))
+                or (message.fields and not message.replace and self._too_many_fields(topic, message.fields))
                 or message.as_of is not None
             ):
                 refusal = self._refusal(principal, message, topic, now)
                 if tight and not refusal:
-                    forecasts = forecasts or StepForecasts(bound, now)
+                    forecasts = forecasts or StepForecasts(self.snapshot_bound, now)
                     refusal = forecasts.refusal(topic, messages, index, refused)
+                if versions is None:
+                    versions = {}
                 refusal = refusal or self._outdated(subject, version_of(message.as_of), versions)
                 if refusal:
                     refused[index] = refusal

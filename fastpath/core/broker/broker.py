@@ -72,6 +72,7 @@ class Broker:
         self.grants = grants
         self.limits = limits
         self.server = server
+        self._snapshot_ms = limits.snapshot_ms or _FOR_EVER_MS
         self.base = started
         self.guaranteed = guaranteed
         self.snapshots = snapshots
@@ -95,7 +96,7 @@ class Broker:
         self._trails: list[PublicationListener] = []
         self.timely: Timely = Never()
         """Clock of what is due before anything is published or written at a time."""
-        self.accepting: Callable[[], None] | None = None  # told that publications are about to be numbered here
+        self.stopwatch: Stopwatch | None = None  # told that publications are about to be numbered here
         self.sample_at = _NEVER
         """Number of messages in at which ``sample`` is told of those that came last, and says when next."""
         self.sample: Callable[[Sequence[Message], int], int] = lambda _, number: number + _NEVER
@@ -142,8 +143,9 @@ class Broker:
             messages = [message for index, message in enumerate(messages) if index not in refused]
             if done is not None:
                 done = with_refusals(done, refused)
-        if self.accepting is not None:
-            self.accepting()
+        stopwatch = self.stopwatch
+        if stopwatch is not None and not stopwatch.since:
+            stopwatch.accept()
         self.submit(messages, now, done)
 
     def _submit_followed(self, messages: Sequence[Message], now: int, done: Done | None) -> None:
@@ -160,11 +162,10 @@ class Broker:
         """
         if outcomes is None:
             self.deliver(messages)
-            outcomes = [message.seq for message in messages]
         else:
             self.deliver([message for message, one in zip(messages, outcomes, strict=True) if type(one) is int])
         if done is not None:
-            done(outcomes)
+            done([message.seq for message in messages] if outcomes is None else outcomes)
 
     def publish_own(self, message: Message, now: int) -> None:
         """Publish what is the server's own, below ``/__sys__/``."""
@@ -179,40 +180,44 @@ class Broker:
             return
         if messages[-1].time - self.base > BASE_MS_MAX:
             self.move_base(messages[-1].time)
-        self.counters.messages_in += len(messages)
-        if self.counters.messages_in >= self.sample_at:
-            self.sample_at = self.sample(messages, self.counters.messages_in)
+        counters = self.counters
+        counters.messages_in += len(messages)
+        if counters.messages_in >= self.sample_at:
+            self.sample_at = self.sample(messages, counters.messages_in)
         if self.log is not None:
             self.log(messages)
         if self.trail is not None:
             self.trail.delivering(messages)
-        topics, append = self.interest.topics, self.history.append
+        topics, history = self.interest.topics, self.history
         guaranteed, snapshots = self.guaranteed, self.snapshots
-        snapshot_ms = self.limits.snapshot_ms or _FOR_EVER_MS
+        snapshot_ms = self._snapshot_ms
         for message in messages:
             topic = topics.get(message.subject)
             if topic is None or not topic.known:
                 topic = self.topic(message.subject, message.epoch or self.engine.epoch)
             message.subject = topic.subject  # one text for all cached messages of the subject
-            if message.seq:
+            seq = message.seq
+            if seq:
                 if message.epoch != topic.epoch:
-                    self.begin_epoch(topic, message.epoch, message.seq)
-                topic.seq = message.seq
+                    self.begin_epoch(topic, message.epoch, seq)
+                topic.seq = seq
                 if guaranteed:
-                    append(topic, message)
+                    history.append(topic, message)
             if message.as_of is not None:
                 topic.version = max(topic.version, version_of(message.as_of))
             if message.retained and snapshots and (topic.options is None or topic.options.retained):
-                if topic.snapshot is None or topic.snapshot.newest.time < message.time - snapshot_ms:
+                state = topic.snapshot
+                if state is None or state.newest.time < message.time - snapshot_ms:
                     topic.snapshot = Snapshot(message)
                 else:
-                    topic.snapshot.merge(message)
+                    state.merge(message)
                 if message.removed and topic.idle:
                     self.interest.forget(topic)
             if topic.live is not None and topic.live.note(message):
                 slow_consumers.relieve(self, topic, topic.live)
-            if topic.feed is not None:
-                self.offer(topic.feed, message)
+            feed = topic.feed
+            if feed is not None:
+                self.offer(feed, message)
 
     def topic(self, subject: str, epoch: int) -> Topic:
         """Return the topic of a valid subject that is published to; before its first message patterns are looked at."""
@@ -228,10 +233,10 @@ class Broker:
         groups = feed.groups
         if len(groups) == 1:
             (group,) = groups
-            if not group.pending:
+            one, pending = group.wire, group.pending
+            if not pending:
                 self.dirty.append(group)
-            frame = group.wire.payload(message, feed.topic.sid, self.base, group.wire.form)
-            group.pending.append(group.wire.message(frame))
+            pending.append(one.message(one.payload(message, feed.topic.sid, self.base, one.form)))
             return
         frames: dict[Wire, bytes] = {}
         payloads: dict[Form, bytes] = {}
@@ -312,7 +317,7 @@ class Broker:
     def time_deliveries(self, stopwatch: Stopwatch) -> None:
         """Tell ``stopwatch`` of what is accepted here, and of what listeners collect."""
         if self.engine.numbering is not None:
-            self.accepting = stopwatch.accept
+            self.stopwatch = stopwatch
         self.batches.time(stopwatch.begin, stopwatch.release)
 
     def follow(self, trail: PublicationListener, on: bool) -> None:

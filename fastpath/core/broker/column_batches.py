@@ -48,8 +48,8 @@ def release_runs(
         return
     taken = _taken(broker, runs, numbers, numbering.stored(publisher), outcomes, now)
     if taken:
-        if broker.accepting is not None:
-            broker.accepting()
+        if broker.stopwatch is not None:
+            broker.stopwatch.accept()
         fresh = list(taken.values())
         starts = numbering.append_runs(fresh, publisher, numbers[next(reversed(taken)) + 1] - 1, now)
         if isinstance(starts, list):

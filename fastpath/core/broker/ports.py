@@ -136,7 +136,10 @@ class Replicas(Protocol):
 
 
 class Stopwatch(Protocol):
-    """A clock that measures how long messages take."""
+    """A clock that measures how long messages take; ``since`` is 0 while no publication has been accepted that waits to
+    be written."""
+
+    since: int
 
     def accept(self) -> None:
         """Note that publications are about to be numbered here."""

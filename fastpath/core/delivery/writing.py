@@ -136,10 +136,10 @@ class Writing:
             if room <= 0:
                 break
             at += 1
-            pending = group.pending
+            pending, places = group.pending, group.keys
             if not pending:
                 continue  # settled since
-            alone = len(group.keys) == 1 and not group.singles
+            alone = len(places) == 1 and not group.singles
             if group.progress is not None or (not alone and sliced and len(group) > members_max):
                 self._enter(group)
                 continue
@@ -151,10 +151,9 @@ class Writing:
             pending.clear()  # before anyone blocks, and is put elsewhere for it
             if alone:
                 messages += count
-                size += len(data)
                 room -= 1
                 ones.append(group)
-                keys.append(group.keys[0])
+                keys += places
                 datas.append(data)
             else:
                 members = len(group)
@@ -163,6 +162,7 @@ class Writing:
                 room -= members
                 writer.write_group(group, data)
         if keys:
+            size += sum(map(len, datas))
             writer.write_ones(ones, keys, datas)
         broker.counters.messages_out += messages
         broker.counters.bytes_out += size

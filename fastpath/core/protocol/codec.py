@@ -93,6 +93,13 @@ _anything = _of_forms(msgspec.json.Decoder().decode, msgspec.msgpack.Decoder().d
 _ids = _of_forms(msgspec.json.Decoder(_Numbered).decode, msgspec.msgpack.Decoder(_Numbered).decode)
 
 
+COMMANDS = _commands
+"""What decodes commands of each form, for who has much to decode; ``decode_command`` says what is wrong with one that
+makes it raise one of UNDECODED."""
+
+UNDECODED = (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 def decode_command(data: bytes, form: Form) -> AnyCommand:
     """Read one command of a client (protocol.md 3).
 

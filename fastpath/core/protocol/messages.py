@@ -29,15 +29,16 @@ STANDARD = "standard"
 class Message(Struct, array_like=True, gc=False, eq=False):
     """One publication, and after acceptance its position; immutable by convention once delivered.
 
-    ``time`` is in ms since 1970; ``epoch`` and ``seq`` are 0 until numbered, and stay 0 for standard quality. The first
-    four attributes are a publisher's row as it comes (protocol.md 6.2), so that a batch is decoded straight into
-    messages; no row can set the others, because the type of ``epoch`` accepts nothing from the wire. ``size`` is what
-    the content and the fields take in bytes, and ``plain`` says that they are texts and nothing differs from the
-    default: ``weigh`` sets both. ``publication`` is the publisher's number of the publication, 0 for none, and
-    ``publisher`` then the key of whom it counts for (core/cache/deduplication.py). With ``replace`` no field of before
-    stays in the snapshot; a message that is ``removed`` ends its subject (features.md A12): it has no content, is
-    retained and replaces, and its fields are in no snapshot. ``traceparent`` is the context of the trace that it
-    belongs to (protocol.md 5.5).
+    ``time`` is in ms since 1970; ``epoch`` and ``seq`` are 0 until numbered, and stay 0 for standard quality. The
+    first four attributes are a publisher's row as it comes (protocol.md 6.2), so that a batch is decoded straight
+    into messages; no row can set the others, because the type of ``epoch`` accepts nothing from the wire. ``size`` is
+    what the content and the fields take in bytes, and ``plain`` says that they are texts and nothing differs from the
+    default: ``weigh`` sets both, or who makes the message and knows them; nothing but a trace comes to it then,
+    before it is admitted. ``publication`` is the publisher's number of the publication, 0 for none, and ``publisher``
+    then the key of whom it counts for (core/cache/deduplication.py). With ``replace`` no field of before stays in the
+    snapshot; a message that is ``removed`` ends its subject (features.md A12): it has no content, is retained and
+    replaces, and its fields are in no snapshot. ``traceparent`` is the context of the trace that it belongs to
+    (protocol.md 5.5).
     """
 
     subject: str

@@ -51,18 +51,20 @@ class Publications:
 
     def publish(self, client: Client, command: Publish, now: int) -> None:
         """Publish for the client; it is answered if it asked for that."""
-        if len(command.closure) > CLOSURE_BYTES_MAX:
+        closure = command.closure
+        if closure and len(closure) > CLOSURE_BYTES_MAX:
             raise InvalidMessage("limit", f"a closure has at most {CLOSURE_BYTES_MAX} characters")
         broker = self._broker
         trail = broker.trail
-        answered = bool(command.closure) or (client.terms.wire.acknowledges and bool(command.id))
+        acknowledges = client.terms.wire.acknowledges
+        answered = bool(closure) or (acknowledges and bool(command.id))
         try:
-            if not self.accepts(client.address):
+            if self._publish_from is not None and not self.accepts(client.address):
                 raise InvalidMessage("denied", f"publishing is not allowed from {client.address}")
             message = read_publication(command, client.form)
             if command.publication:
                 _number(client, message, command.publication)
-            elif client.terms.wire.acknowledges:
+            elif acknowledges:
                 message.publisher = client.publisher  # by which it is known as its own
         except InvalidMessage as error:
             broker.counters.refused(((error.code, error.reason),))
@@ -71,13 +73,14 @@ class Publications:
             if answered:
                 self._answer(client, command, None, (error.code, error.reason))
             return
-        done: Done | None = (lambda outcomes: self._answer(client, command, message, outcomes[0])) if answered else None
+        done = self._answering(client, command, message) if answered else None
         if trail is not None:
             done = trail.publication(client, (message,), done)
         if broker.interest.options.rates and self._rates.spend(client, ((message.subject, 1),), now):
             client.link.hold(PauseReason.RATE, True)
         broker.publish(client.principal, (message,), now, done)
-        self.has_published(client)
+        if self.held is not None:
+            self.has_published(client)
 
     def has_published(self, client: Client) -> None:
         """Read nothing more of the client while the server is congested."""
@@ -88,6 +91,10 @@ class Publications:
     def accepts(self, address: str) -> bool:
         """Return whether clients at this address may publish."""
         return self._publish_from is None or address in self._publish_from
+
+    def _answering(self, client: Client, command: Publish, message: Message) -> Done:
+        """What tells the publisher; made apart, so that who is not answered pays nothing for it."""
+        return lambda outcomes: self._answer(client, command, message, outcomes[0])
 
     def _answer(self, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:
         """Tell the publisher what became of its publication (protocol.md 4.4)."""
@@ -104,17 +111,24 @@ class Publications:
 
 def read_publication(command: Publish, form: Form) -> Message:
     """Return the message that a client's command publishes; raise InvalidMessage."""
-    usual = (
-        not (command.closure or command.reply_to or command.fields or command.traceparent) and command.qos == GUARANTEED
-    )
+    content = command.content
+    if (
+        type(content) is str
+        and command.qos == GUARANTEED
+        and not (command.closure or command.reply_to or command.fields or command.traceparent)
+        and not (command.replace or command.removed)
+    ):
+        # Nearly all publications are such. What ``Message.weigh`` would find is known; of all others it has to look.
+        retained = command.retained
+        if content.isascii():
+            return Message(command.subject, content, retained=retained, size=len(content), plain=retained)
+        return Message(command.subject, content, retained=retained)
     if command.replace and not command.retained:
         raise InvalidMessage("invalid", REPLACE_WHAT)
-    content = command.content if type(command.content) is str else check_value(command.content, form)
+    content = check_value(content, form)
     if command.removed and (content or not command.retained):
         raise InvalidMessage("invalid", REMOVED_WHAT)
     replace = command.replace or command.removed
-    if usual:
-        return Message(command.subject, content, retained=command.retained, replace=replace, removed=command.removed)
     if command.qos not in (GUARANTEED, STANDARD):
         raise InvalidMessage("invalid", 'qos is "guaranteed" or "standard"')
     if len(command.reply_to) > SUBJECT_BYTES_MAX:

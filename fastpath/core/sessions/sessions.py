@@ -17,7 +17,7 @@ from ..delivery.audience import Client
 from ..delivery.link import LOST, Link
 from ..delivery.outbox import Outboxes
 from ..delivery.wire import Terms
-from ..protocol.codec import command_id, decode_command
+from ..protocol.codec import COMMANDS, UNDECODED, command_id, decode_command
 from ..protocol.errors import BadFrame, Close, InvalidMessage, Refused
 from ..protocol.limits import ERRORS_MAX, command_bytes_max
 from ..protocol.messages import (
@@ -169,14 +169,18 @@ class Sessions:
 
     def receive(self, client: Client, data: bytes, now: int) -> None:
         """Handle one command of the client; a fault in it is the client's alone."""
-        self._ends.pass_time(now)
+        if now >= self._ends.due:
+            self._ends.pass_time(now)
         if client.end is not LOST:
             return  # its token has ended
         if self.long_commands.busy and self.long_commands.waits(client, data):
             return
         command: AnyCommand | None = None
         try:
-            command = decode_command(data, client.form)
+            try:
+                command = COMMANDS[client.form](data)
+            except UNDECODED:
+                command = decode_command(data, client.form)  # which says what is wrong
             asked = client.principal.asked
             if asked is not None and asked.party is not None and asked.party.parks(command, data, now):
                 return

@@ -350,8 +350,20 @@ def test_it_is_told_when_the_outcomes_are_safe() -> None:
         def acknowledging(self, done: Any) -> Any:
             return lambda outcomes: waiting.append((done, outcomes))
 
+    class Noting:
+        since = 0
+
+        def accept(self) -> None:
+            order.append("accepting")
+
+        def begin(self) -> int:
+            raise AssertionError("nobody collects")
+
+        def release(self, began: int, deliveries: int) -> None:
+            raise AssertionError("nobody collects")
+
     stage = Stage(engine=Syncing(START))
-    stage.broker.accepting = lambda: order.append("accepting")
+    stage.broker.time_deliveries(Noting())
     told: list[RunOutcome] = []
     release_runs(stage.broker, [ColumnBatch("/a/b", ["1", "2"])], KEY, 1, stage.now, told.extend)
     assert order == ["accepting"]

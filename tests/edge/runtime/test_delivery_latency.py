@@ -107,7 +107,7 @@ def test_what_a_listener_collects_counts_from_the_moment_at_which_it_began(clock
 def test_nothing_is_attached_when_nobody_wants_to_know() -> None:
     broker: Broker = Stage().broker
     assert measure(broker, on=False) is None
-    assert (broker.accepting, broker.batches.released) == (None, None)
+    assert (broker.stopwatch, broker.batches.released) == (None, None)
 
 
 def test_the_longest_delay_of_a_second_is_kept(clock: Clock) -> None:

@@ -311,7 +311,7 @@ async def test_without_statistics_nothing_is_attached_to_the_data_path() -> None
         PublisherRankings(runtime, statistics)
         broker = runtime.broker
         assert (runtime.latency is not None) == on
-        assert (broker.accepting is not None) == on
+        assert (broker.stopwatch is not None) == on
         assert (broker.batches.released is not None) == on
         assert (broker.sample_at < 1 << 60) == on
         statistics.start()
