@@ -6,7 +6,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from ..core.broker import ports
 from .staging.memory import MemoryStaging
@@ -110,6 +110,9 @@ class SessionStore(Protocol):
     def wants_base(self) -> bool:
         """State of the store: True when all sessions are to be written anew (``begin_base``)."""
 
+    def knows(self, owner: str, client_id: str) -> bool:
+        """Return True if the end of that session has to be written, though nothing else of it was."""
+
     def read(self, row: Callable[[str, str, bytes], None]) -> bool:
         """Tell every row that is kept, in their order, and begin to keep more; False if they are of no use, whatever
         was told. ``row`` may raise msgspec.DecodeError."""
@@ -125,6 +128,59 @@ class SessionStore(Protocol):
 
     def close(self, rows: list[SessionRow]) -> None:
         """Write the last rows, and that all has been said."""
+
+
+class Claimed(NamedTuple):
+    """A session that nodes keep together, as it was when it was claimed."""
+
+    before: str
+    """The claim that it had; empty: nobody had it."""
+    at_rest: bool
+    """True if whoever had it has said all, and nobody was connected."""
+    rows: list[bytes]
+    """The whole of it, and what has changed since; nothing of one that ends with its connection."""
+
+
+class SessionChange(NamedTuple):
+    """A word about a session, by who has it."""
+
+    owner: str
+    client_id: str
+    claim: str
+    action: str
+    """``whole``, ``change``; ``empty``: it ends with its connection; ``over``: nobody has it."""
+    data: bytes
+    seconds: int
+    """Seconds for which it is of use if nothing more is said."""
+    at_rest: bool
+    """True if nobody is connected, and this is all."""
+
+
+class SharedSessions(Protocol):
+    """The sessions of MQTT clients as nodes keep them together: who has which, and what was said of it last."""
+
+    def claim(
+        self,
+        owner: str,
+        client_id: str,
+        claim: str,
+        *,
+        fresh: bool,
+        seconds: int,
+        done: Callable[[Claimed | None], None],
+    ) -> None:
+        """Have the session from now on, for so long, whoever had it; if ``fresh`` nothing of before is wanted.
+        ``done`` gets what it was, at once or later; None where that cannot be known."""
+
+    def write(self, changes: list[SessionChange], done: Callable[[list[int | None]], None]) -> None:
+        """Say more. ``done`` gets of each 1; 0 where the session is somebody else's; 2 where a change has nothing that
+        it could be a change of; None if it is not known whether it was taken."""
+
+    def start(self) -> None:
+        """Begin, and never give up."""
+
+    async def close(self) -> None:
+        """Say what waits, and leave."""
 
 
 class Engine(ports.EnginePort):
@@ -180,8 +236,14 @@ class Engine(ports.EnginePort):
         del node, hear
         return None
 
-    def messenger(self, node: str, listener: NodeListener) -> Messenger | None:
-        """Return the way from ``node`` to each of the others, whose messages go to ``listener``; None: there are no
-        others."""
-        del node, listener
+    def share_sessions(self, end: Callable[[], None]) -> SharedSessions | None:
+        """Return the sessions of MQTT clients that all nodes have together; ``end`` is called behind each answer. None:
+        there are no other nodes."""
+        del end
+        return None
+
+    def messenger(self, node: str, listener: NodeListener, subject: str = "nodes") -> Messenger | None:
+        """Return the way from ``node`` to each of the others, whose messages go to ``listener``; each ``subject`` has
+        a way of its own. None: there are no others."""
+        del node, listener, subject
         return None

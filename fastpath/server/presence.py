@@ -1,8 +1,8 @@
-"""What one process takes part in with others: presence, interactive publishing, and what it says to other nodes."""
+"""What one process takes part in with others: presence, interactive publishing, sessions, what it says to nodes."""
 
 from __future__ import annotations
 
-from ..edge.runtime.component import Component
+from ..edge.runtime.component import Component, NodesPart
 from ..edge.runtime.runtime import Runtime
 from ..edge.workers.presence import WorkerPresence, node_name
 from ..edge.workers.presence_leader import NodePresence
@@ -20,6 +20,10 @@ class PresenceComponent:
             messenger = engine.messenger(node, self._nodes)
             if messenger is not None:
                 self._nodes.join(node, messenger, survivors > 0)
+        self._sessions: NodesPart | None = None
+        shared = engine.share_sessions(runtime.end) if runtime.sharing is not None and not worker else None
+        if shared is not None and runtime.sharing is not None:
+            self._sessions = runtime.sharing.share(node, shared, lambda mine: engine.messenger(node, mine, "mqtt"))
         view = None if worker else NodePresence(runtime, node, learns=survivors > 0)
         if view is not None:
             self._channel = engine.presence(node, view.hear)
@@ -38,6 +42,8 @@ class PresenceComponent:
     async def end(self) -> None:
         """Say that the process ends, and leave Redis."""
         self._attending.stop()
+        if self._sessions is not None:
+            await self._sessions.leave()
         if self._nodes is not None:
             await self._nodes.leave()
         if self._channel is not None:

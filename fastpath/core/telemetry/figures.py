@@ -230,6 +230,8 @@ FIGURES: dict[str, Figure] = {
     ),
     "mqtt_sessions_kept": _gauge("Sessions of MQTT clients that outlast a restart.", FIRST),
     "mqtt_sessions_unsaved": _gauge("Sessions of MQTT clients with changes that are to be written.", FIRST),
+    "mqtt_sessions_from_nodes": _count("Sessions of MQTT clients that came from other nodes.", FIRST),
+    "mqtt_sessions_to_nodes": _count("Sessions of MQTT clients that went to other nodes.", FIRST),
     "mqtt_sessions_bytes": _gauge("Bytes of the files of MQTT clients' sessions.", FIRST),
     "roster_members": _gauge("Who is known to be there, by user and subject.", FIRST, SHARED),
     "roster_keys": _gauge("Users and subjects of which it is known who is there.", FIRST, SHARED),

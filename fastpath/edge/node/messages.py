@@ -1,7 +1,7 @@
 """Every message that the workers of a node send each other over their links, and how it is encoded and decoded.
 
 A link joins the first worker to one of the others. Each message is one MessagePack array with its name in front. The
-first workers of different nodes send each other some of them, and two of their own.
+first workers of different nodes send each other some of them, and others of their own.
 """
 
 from __future__ import annotations
@@ -516,6 +516,25 @@ class NotTaken(Packet, tag="not_taken"):
     why: str
 
 
+class GiveUp(Packet, tag="give_up"):
+    """The session of an MQTT client, which that node has by this claim, is another node's from now on; the answer has
+    this number, 0: none is wanted. ``fresh``: the session is over, as its client begins anew."""
+
+    owner: str
+    client_id: str
+    claim: str
+    number: int
+    fresh: bool
+
+
+class GivenUp(Packet, tag="given_up"):
+    """The answer: the session as it was at last. Without it, it is ``over``, or that node does not have it."""
+
+    number: int
+    state: bytes
+    over: bool
+
+
 # Both ways: requests for sessions over HTTP, and their answers, between any two workers; the first one hands them on
 
 
@@ -645,7 +664,7 @@ ToOthers = (
     | Operated
 )
 Requesting = Requested | Responded | Abandoned
-BetweenNodes = Requesting | NodeResponds | NotTaken
+BetweenNodes = Requesting | NodeResponds | NotTaken | GiveUp | GivenUp
 Relaying = Relay | Relayed | RelayOver
 Copying = Parts | RightsBegin | RightsChunk | RightsCommit | Copied
 

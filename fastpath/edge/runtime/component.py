@@ -16,7 +16,7 @@ from ...core.protocol.messages import Notice
 from ...core.protocol.packets import Batch
 from ...core.sessions.sessions import Handler as CommandHandler
 from ...core.websocket.handshake import Request
-from ...engine.base import Messenger, NodeListener, SessionStore
+from ...engine.base import Messenger, NodeListener, SessionStore, SharedSessions
 from ..node.workers import Handler as MessageHandler
 
 SESSION_ID_BYTES = 18
@@ -175,6 +175,21 @@ class NodesListener(NodeListener, Protocol):
         """Say that this node ends."""
 
 
+class NodesPart(Protocol):
+    """A process' part in what it has together with other nodes."""
+
+    async def leave(self) -> None:
+        """Say what waits, and leave."""
+
+
+class SessionSharing(Protocol):
+    """The sessions of clients of MQTT, which nodes can have together."""
+
+    def share(self, node: str, shared: SharedSessions, way: Callable[[NodeListener], Messenger | None]) -> NodesPart:
+        """Have them together with other nodes from now on; ``node`` is the name of this one, ``way`` makes the way to
+        them."""
+
+
 Verb = Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]
 """Answers a request of the control socket; None: the answer follows by ``ControlPeer.reply``."""
 
@@ -277,6 +292,8 @@ class Offers:
     """Sends everybody elsewhere."""
     nodes: NodesListener | None = None
     """Sends to other nodes and hears them, on the first worker."""
+    sharing: SessionSharing | None = None
+    """Has the sessions of clients of MQTT together with other nodes, on the first worker."""
     linked: Callable[[int], None] | None = None
     """Told that messages can be sent to that worker."""
     parted: Callable[[int], None] | None = None

@@ -36,6 +36,7 @@ from .component import (
     PasswordGateway,
     PortListener,
     Route,
+    SessionSharing,
     Verb,
 )
 from .delivery_latency import measure
@@ -129,6 +130,7 @@ class Runtime:
         self.passwords: PasswordGateway | None = None
         self.mqtt: MqttTable | None = None
         self.nodes: NodesListener | None = None
+        self.sharing: SessionSharing | None = None
         self.drain: Draining | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
         self.command_bytes_max = command_bytes_max(settings.message_bytes_max)
@@ -178,6 +180,7 @@ class Runtime:
             self.passwords = offers.passwords or self.passwords
             self.mqtt = offers.mqtt or self.mqtt
             self.nodes = offers.nodes or self.nodes
+            self.sharing = offers.sharing or self.sharing
             self.drain = offers.drain or self.drain
             _add(self.figures, offers.figures)
             _add(self.connection_listeners, offers.connections)

@@ -14,7 +14,7 @@ from ...core.broker.admission import Done
 from ...core.broker.broker import Broker
 from ...core.protocol.messages import Message
 from ...listen_address import SettingsError
-from ..base import Engine, EngineHost, Messenger, NodeListener, PresenceChannel
+from ..base import Engine, EngineHost, Messenger, NodeListener, PresenceChannel, SharedSessions
 from ..memory import MemoryEngine
 from ..staging.store import StagingStore
 from .address import Address, RedisConfig
@@ -22,6 +22,7 @@ from .connection import RedisLink
 from .messenger import RedisMessenger
 from .presence import RedisRoster
 from .primary import Primary
+from .sessions.store import RedisSessions
 from .staging import RedisStaging
 from .tail import Tail
 from .writing.writer import RedisWriter
@@ -175,9 +176,13 @@ class RedisEngine(Engine):
         """Engine: over Redis."""
         return RedisRoster(self, node, hear)
 
-    def messenger(self, node: str, listener: NodeListener) -> Messenger | None:
+    def share_sessions(self, end: Callable[[], None]) -> SharedSessions | None:
+        """Engine: in Redis."""
+        return RedisSessions(self, lambda: self._alone is not None, end)
+
+    def messenger(self, node: str, listener: NodeListener, subject: str = "nodes") -> Messenger | None:
         """Engine: over Redis."""
-        return RedisMessenger(self, node, listener)
+        return RedisMessenger(self, node, listener, subject)
 
     async def primary(self) -> Address:
         """Return where the primary is; raises RedisAway when there is none. Not to be called before ``start``."""

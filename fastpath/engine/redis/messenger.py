@@ -57,11 +57,11 @@ class RedisMessenger:
     as well, and the listener is told: what was under way may be lost in either direction.
     """
 
-    def __init__(self, servers: PrimaryAccess, node: str, listener: NodeListener) -> None:
+    def __init__(self, servers: PrimaryAccess, node: str, listener: NodeListener, subject: str = "nodes") -> None:
         self._servers = servers
         self._node = node
         self._listener = listener
-        self._key = servers.key("nodes")
+        self._key = servers.key(subject)
         self._queue: deque[_Sent] = deque()
         self._queue_bytes = 0
         self._wanted = asyncio.Event()
@@ -191,7 +191,7 @@ class RedisMessenger:
     def _note(self, error: Exception) -> None:
         if isinstance(error, ResponseError) and not self._refused:
             self._refused = True
-            why = "no request gets to another node, see docs/operate/cluster.md"
+            why = "nothing of it gets to another node, see docs/operate/cluster.md"
             log.warning("Redis lets this node not use the channels %s*: %s; %s", self._key, error, why)
         else:
             log.debug("no way to other nodes: %s", error)

@@ -59,6 +59,26 @@ def restored(saved: SavedSession) -> MqttSession:
     return session
 
 
+def whole_of(rows: list[bytes]) -> SavedSession | None:
+    """The session of its rows, of which the first is the whole of it; None if there is none. Raises
+    msgspec.DecodeError."""
+    found: SavedSession | None = None
+    for data in rows:
+        row = _decode(data)
+        if isinstance(row, int):
+            found = None
+        elif row.whole:
+            found = row
+        elif found is not None:
+            found = msgspec.structs.replace(row, state=found.state.then(row.state), whole=True)
+    return found
+
+
+def encode_saved(saved: SavedSession) -> bytes:
+    """A session that is whole, as a row."""
+    return _encode(saved)
+
+
 class Find(Protocol):
     """See Saving."""
 
@@ -117,10 +137,23 @@ class Saving:
 
     def ended(self, key: Key) -> None:
         """Note that the session is over."""
-        if key in self._known:
+        if key in self._known or (self._store is not None and self._store.knows(*key)):
             self._dirty[key] = None
         else:
             self._dirty.pop(key, None)  # the store need not hear of it
+
+    def fleeting(self, key: Key) -> None:
+        """The session ends with its connection: nothing of it is to be there."""
+        if key in self._known:
+            self._dirty[key] = None
+        else:
+            self._dirty.pop(key, None)
+
+    def forget(self, key: Key) -> None:
+        """Say nothing more of the session: somebody else does."""
+        self._dirty.pop(key, None)
+        self._known.pop(key, None)
+        self._whole.discard(key)
 
     def on_grid(self, moment: int) -> None:
         """Write the next of what has changed, and of a new base, if the disk has the last ones, ten times a second."""

@@ -7,7 +7,7 @@ import gc
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from ....core.mqtt.groups.shares import Loan, Shares
 from ....core.mqtt.reasons import Reason
 from ....core.mqtt.session import MqttSession, Place
 from ....core.mqtt.session_state import decode_state, encode_state
-from ....engine.base import SessionStore
+from ....engine.base import Messenger, NodeListener, SessionStore, SharedSessions
 from ...node.messages import (
     AskSession,
     ChangeSessions,
@@ -34,7 +34,8 @@ from ...runtime.component import Offers
 from ...runtime.runtime import Runtime, now
 from .connections import STEP, Given, Key, MqttConnections, in_steps
 from .guest_groups import GuestGroups, record_of
-from .saving import SavedSession, Saving, restored
+from .nodes import RENEW_SECONDS, Found, NodeSessions
+from .saving import SavedSession, Saving, encode_saved, restored
 from .stream import MqttStream
 from .wills import LeftWill, decode_will
 
@@ -52,7 +53,8 @@ log = logging.getLogger("fastpath.clients")
 
 
 class _Asker(NamedTuple):
-    """A connection that is to have the session: of this process (``stream``), or of another worker (``holder``)."""
+    """A connection that is to have the session: of this process (``stream``), of another worker (``holder``), or of
+    another ``node``, which is told by that number."""
 
     level: int
     clean: bool
@@ -61,6 +63,8 @@ class _Asker(NamedTuple):
     given: Given | None = None
     holder: Holder | None = None
     will: bytes = b""
+    node: str | None = None
+    number: int = 0
 
 
 class _Kept:
@@ -100,10 +104,14 @@ class MqttSessions(MqttConnections[Key]):
         self._shares = Shares()
         self._groups = GuestGroups(runtime, self._shares, self._member)
         self._saving = Saving(self._saved)
+        self._nodes: NodeSessions | None = None
+        self._claiming: dict[Key, _Asker] = {}  # who waits until it is known that no other node has the session
+        self._renewed = 0  # seconds since those that are connected were written though nothing has changed
         self._fleeting = MqttSession("", 0, 0)  # stands for all that are lent and do not last
         self._written = False  # nothing that happens from now on will be
         self.offers = Offers(
             mqtt=self,
+            sharing=self,
             on_second=self.on_second,
             on_grid=self._saving.on_grid,
             stop=self._stop,
@@ -127,16 +135,20 @@ class MqttSessions(MqttConnections[Key]):
 
     def figures(self) -> dict[str, float]:
         """Return the figures of all sessions, and of those that outlast the process."""
-        return super().figures() | self._saving.figures()
+        return super().figures() | self._saving.figures() | (self._nodes.figures() if self._nodes is not None else {})
 
     # Who comes
 
     def take(self, stream: MqttStream, owner: str, given: Given) -> None:
         """Find the session of a client that is let in; whoever has it is cut off."""
         talk = stream.talk
+        asker = _Asker(talk.level, talk.clean, talk.expiry_seconds, stream, given)
         if not talk.client_id:
             talk.assign(f"fastpath-{secrets.token_hex(8)}")
-        self._ask((owner, talk.client_id), _Asker(talk.level, talk.clean, talk.expiry_seconds, stream, given))
+            if not asker.expiry_seconds:  # nobody else has it, nor will
+                self._seek((owner, talk.client_id), asker)
+                return
+        self._ask((owner, talk.client_id), asker)
 
     def _asked(self, packet: AskSession) -> None:
         """Take another worker's client that is let in."""
@@ -148,6 +160,39 @@ class MqttSessions(MqttConnections[Key]):
         self._ask((packet.owner, packet.client_id), asker)
 
     def _ask(self, key: Key, asker: _Asker) -> None:
+        """Find the session of this node, or of another one."""
+        if self._nodes is None:
+            self._seek(key, asker)
+            return
+        before, self._claiming[key] = self._claiming.get(key), asker
+        if before is not None:
+            self._refuse(before)
+            return
+
+        def claimed(found: Found | None) -> None:
+            self._claimed(key, found)
+
+        self._nodes.claim(key, fresh=asker.clean, seconds=asker.expiry_seconds, done=claimed)
+
+    def _claimed(self, key: Key, found: Found | None) -> None:
+        """No other node has the session any more; or nobody can say, and what is here goes on."""
+        asker, kept = self._claiming.pop(key), self._kept.get(key)
+        if found is None and kept is None and not asker.clean:
+            self._refuse(asker)
+            return
+        if found is not None and not found.local:
+            if kept is not None:  # what is here is older
+                self._give_up(key, "", 0, fresh=False)
+            if found.saved is not None and not 0 < found.saved.ends <= now():
+                self._restore(key, found.saved, in_order=found.exact)
+        elif kept is not None:
+            kept.written = False  # what is on its way by the claim of before is not taken any more
+        if asker.stream is None or asker.stream in self._streams:
+            self._seek(key, asker)
+        elif key not in self._kept:
+            self._saving.ended(key)
+
+    def _seek(self, key: Key, asker: _Asker) -> None:
         kept = self._kept.get(key)
         if kept is not None and kept.holder is not None:
             before, kept.next = kept.next, asker
@@ -158,7 +203,10 @@ class MqttSessions(MqttConnections[Key]):
             return
         if kept is not None:
             self._cut_off(kept)
-        self._give(key, kept, asker)
+        if asker.node is not None:
+            self._hand_over(key, kept, asker)
+        else:
+            self._give(key, kept, asker)
 
     def _give(self, key: Key, kept: _Kept | None, asker: _Asker) -> None:
         self._back(key, kept)
@@ -193,6 +241,8 @@ class MqttSessions(MqttConnections[Key]):
         """Refuse the session to who has asked: somebody has come after it, before the session that both want."""
         if asker.holder is not None:
             self._send(asker.holder, TakeSession(asker.holder[1]))
+        elif asker.node is not None:
+            self._gave(asker, b"", over=False)
         elif asker.stream in self._streams:
             asker.stream.close(Reason.SERVER_BUSY, "its session cannot be had at this moment")
 
@@ -209,6 +259,73 @@ class MqttSessions(MqttConnections[Key]):
             other.talk.parted()
             self._leave_will(kept, self._left(other))
             other.close(Reason.TAKEN_OVER, "another connection has this client's session")
+
+    # Sessions that other nodes have
+
+    def share(self, node: str, shared: SharedSessions, way: Callable[[NodeListener], Messenger | None]) -> NodeSessions:
+        """Have the sessions together with other nodes from now on, to which that is the way."""
+        nodes = self._nodes = NodeSessions(self._runtime, self, node, shared, self._session_seconds)
+        nodes.start(way(nodes))
+        self._saving.begin(nodes)
+        return nodes
+
+    def give_up(self, key: Key, node: str, number: int, *, fresh: bool) -> None:
+        """Another node has the session from now on."""
+        if key in self._claiming:  # its client is on its way back
+            self._gave(_Asker(0, fresh, 0, node=node, number=number), b"", over=False)
+        else:
+            self._give_up(key, node, number, fresh=fresh)
+
+    def is_here(self, key: Key) -> bool:
+        """Whether a client is connected, or may come back to its session here."""
+        return key in self._kept
+
+    def incomplete(self, key: Key, *, soon: bool) -> None:
+        """All of the session is to be written."""
+        kept = self._kept.get(key)
+        if kept is not None:
+            kept.written = False
+            if soon:
+                self._note(key, kept)
+
+    def _give_up(self, key: Key, node: str, number: int, *, fresh: bool) -> None:
+        self._seek(key, _Asker(0, fresh, 0, node=node, number=number))
+
+    def _hand_over(self, key: Key, kept: _Kept | None, asker: _Asker) -> None:
+        """What is here of the session goes to another node; nothing of it has ended, unless its client begins anew."""
+        data = b""
+        if kept is not None and asker.clean:
+            self._end(key)
+        elif kept is not None:
+            del self._kept[key]
+            self._back(key, kept)
+            session = kept.session
+            if session.lasts:
+                session.part()
+                ends = kept.ends or self._now() + min(session.expiry_seconds, self._session_seconds) * 1000
+                will = kept.will.saved(self._runtime) if kept.will is not None else None
+                data = encode_saved(SavedSession(session.whole(), ends, will, kept.will_at if will else 0, whole=True))
+            session.end(self._shares)
+        self._saving.forget(key)
+        self._gave(asker, data, over=not data)
+
+    def _gave(self, asker: _Asker, data: bytes, *, over: bool) -> None:
+        if self._nodes is not None and asker.node:
+            self._nodes.gave(asker.node, asker.number, data, over=over)
+
+    def _had(self, key: Key) -> None:
+        """Another worker has the session since before this one was the first, which is to say so to the other nodes."""
+
+        def claimed(found: Found | None) -> None:
+            kept = self._kept.get(key)
+            if found is not None and not found.local:
+                self._give_up(key, "", 0, fresh=False)
+            elif kept is not None:
+                kept.written = False
+                self._note(key, kept)
+
+        if self._nodes is not None:
+            self._nodes.claim(key, fresh=False, seconds=self._session_seconds, done=claimed)
 
     # Sessions that other workers have
 
@@ -270,6 +387,7 @@ class MqttSessions(MqttConnections[Key]):
         kept.will, kept.ends = None, 0
         self._lend(key, kept, holder, packet.will)
         self._note(key, kept)
+        self._had(key)
 
     def _changed(self, worker: int, packet: ChangeSessions) -> None:
         for number, data in packet.changes:
@@ -307,7 +425,7 @@ class MqttSessions(MqttConnections[Key]):
         self._leave_will(kept, will)
         self._leave(key, kept)
         if asker is not None and (asker.stream is None or asker.stream in self._streams):
-            self._ask(key, asker)
+            self._seek(key, asker)
 
     def subscribed(self, stream: MqttStream) -> None:
         """Have the subscriptions of the client written with the next batch, as they have changed."""
@@ -411,6 +529,8 @@ class MqttSessions(MqttConnections[Key]):
         once a second."""
         self._shares.second()
         self._sweep_soon(moment)
+        if self._nodes is not None:
+            self._nodes.second()
 
     def _sweep(self, moment: int) -> Generator[None, None, None]:
         if self._runtime.broker.admission.full:
@@ -423,6 +543,14 @@ class MqttSessions(MqttConnections[Key]):
         yield from super()._sweep(moment)
         if self._saving.keeps:
             yield from self._note_changed()
+        self._renewed += self._nodes is not None
+        if self._renewed >= RENEW_SECONDS:
+            self._renewed = 0
+            for key in in_steps(list(self._kept)):
+                if key is None:
+                    yield
+                elif key in self._kept and key not in self._away and self._kept[key].session.lasts:
+                    self._saving.changed(key)
 
     def _end_due(self, moment: int) -> Generator[None, None, None]:
         count = 0
@@ -468,7 +596,7 @@ class MqttSessions(MqttConnections[Key]):
             session.rename(secrets.token_hex(8))
         kept = self._kept[key] = _Kept(session)
         moment = now()
-        kept.written = True
+        kept.written = self._nodes is None
         kept.ends = saved.ends or moment + session.expiry_seconds * 1000
         if saved.will is not None:
             kept.will = LeftWill.restored(self._runtime, saved.will)
@@ -492,7 +620,7 @@ class MqttSessions(MqttConnections[Key]):
             self._saving.changed(key)
         else:
             kept.written = False
-            self._saving.ended(key)
+            self._saving.fleeting(key)
 
     def _note_changed(self) -> Generator[None, None, None]:
         for stream in in_steps(list(self._streams)):
@@ -525,7 +653,13 @@ class MqttSessions(MqttConnections[Key]):
     def _stop(self) -> None:
         """Write what is left, as the process stops."""
         for key in self._streams.values():
-            if key is not None and (kept := self._kept.get(key)) is not None and kept.session.changed:
+            kept = self._kept.get(key) if key is not None else None
+            if key is None or kept is None:
+                continue
+            if self._nodes is not None and kept.session.lasts:  # another node takes it from here as it is
+                kept.ends = self._now() + min(kept.session.expiry_seconds, self._session_seconds) * 1000
                 self._note(key, kept)
-        self._written = self._saving.keeps
+            elif kept.session.changed:
+                self._note(key, kept)
+        self._written = self._saving.keeps and self._nodes is None
         self._saving.close()

@@ -1,0 +1,1 @@
+"""Tests of fastpath/engine/redis/sessions."""
