@@ -34,8 +34,6 @@ from realtime.models import OutboxMessage, OutboxState, StatisticsBucket, Statis
 from realtime.nodes.asking import Said, ask_each
 from realtime.publishing.outbox.writing import VENDORS
 
-_LAYER = "realtime.layers.FastpathChannelLayer"
-
 RENAMED = {"CLIENT_URLS": "SERVERS"}
 
 _BLOCKS = {"title", "head", "corner", "content", "scripts"}
@@ -345,26 +343,7 @@ def sidecar_messages() -> list[CheckMessage]:
     except ImproperlyConfigured as error:
         return [Error(str(error), id="realtime.E002")]
     told = list(zip(addresses, ask_each(addresses, _told, _ANSWER_SECONDS), strict=True))
-    found = [message for address, said in told for message in _node_messages(address, said, len(addresses) == 1)]
-    return found + _layer_messages(addresses[0], any(said.value and said.value[0].get("shared") for _, said in told))
-
-
-def _layer_messages(first: str, is_shared: bool) -> list[CheckMessage]:
-    """Warn of a channel layer where several hosts have a sidecar each: groups would end at a host, and say nothing."""
-    layers = getattr(settings, "CHANNEL_LAYERS", None) or {}
-    if not is_shared or "://" in first:
-        return []
-    return [
-        Warning(
-            f'Groups of the channel layer "{name}" end at this host: it lives in the sidecar at {label(first)}, '
-            "which shares messages with other nodes, but no groups.",
-            hint='Give it the same sidecar on every host, as "CONFIG": {"control": "tls://…"}, or, where all of the '
-            "project runs on this host, the address above (docs/develop/channels.md).",
-            id="realtime.W011",
-        )
-        for name, layer in layers.items()
-        if layer.get("BACKEND") == _LAYER and "control" not in layer.get("CONFIG", {})
-    ]
+    return [message for address, said in told for message in _node_messages(address, said, len(addresses) == 1)]
 
 
 def _told(control: Control) -> tuple[dict[str, Any], str]:

@@ -39,7 +39,7 @@ _log = logging.getLogger("realtime.channels")
 
 
 class FastpathChannelLayer(BaseChannelLayer):  # type: ignore[misc, unused-ignore]
-    """A channel layer on the sidecar of this node; every process of the project names the same one.
+    """A channel layer on the sidecar of this node, and over all nodes that share its Redis.
 
     ``expiry`` is how many seconds a message waits for a receiver, ``group_expiry`` how many a channel stays in a group,
     ``capacity`` how many messages wait in a channel, ``channel_capacity`` that of channels by pattern
@@ -163,9 +163,14 @@ class FastpathChannelLayer(BaseChannelLayer):  # type: ignore[misc, unused-ignor
         if found is None:
             for parent in list(self._processes.values()):
                 parent.abandon()
-            made = ChannelProcess(self._address or conf.controls[0], conf.control_seconds)
+            address = self._address or conf.controls[0]
+            made = ChannelProcess(address, conf.control_seconds, self._left_out_elsewhere)
             found = self._processes.setdefault(number, made)  # threads may come here at the same time
         return found
+
+    def _left_out_elsewhere(self, group: str, full: int, of: int) -> None:
+        """Log what another node says of its channels in the group, whose name has the prefix."""
+        self._warn(group[len(self._key("")) :], full, of)
 
     def _warn(self, group: str, full: int, of: int) -> None:
         """Log that a message was left out, at most once a second."""

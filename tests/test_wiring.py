@@ -173,7 +173,7 @@ ENTRIES = {
     "fastpath/core/presence/local_presence.py: observers": "watches the clients while somebody wants to know of them",
     "fastpath/core/sessions/pattern_subscriptions.py: appeared": "of the core itself, before any component is",
     "fastpath/edge/audit/listeners.py: ended": "a peer is listened for as long as its connection lives",
-    "fastpath/edge/channel_layer/verbs.py: ended": "a peer receives for as long as its connection lives",
+    "fastpath/edge/channel_layer/processes.py: ended": "a peer receives for as long as its connection lives",
     "fastpath/edge/audit/recorder.py: observers": "is told while somebody asks for what it writes down",
     "fastpath/edge/control/publisher_rankings.py: each_second": "in the second of the statistics that it is given",
     "fastpath/edge/control/rankings.py: each_second": "in the second of the statistics that it is given",

@@ -17,7 +17,8 @@ ClientError
  ├─ PublishTimeout       a batch stayed without acknowledgement for the whole retry time
  ├─ SidecarUnavailable   nothing answers at the control socket
  │   ├─ SidecarSilent    it was asked and did not answer in time
- │   └─ SidecarBusy      calls before this one took the time that it had
+ │   ├─ SidecarBusy      calls before this one took the time that it had
+ │   └─ NodeUnavailable  another node, which the sidecar needs for it, does not answer
  └─ ControlRefused       the sidecar refused what was asked over the control socket
 
 Every error can be pickled, so that it travels from a Spark executor to its driver.
@@ -220,6 +221,13 @@ class SidecarSilent(SidecarUnavailable):
 
 class SidecarBusy(SidecarUnavailable):
     """Other threads' calls took the time that this one had to wait; when it was not sent, ``why`` says so."""
+
+
+class NodeUnavailable(SidecarUnavailable):
+    """The sidecar needs another node for what it was asked, and has no answer of it; ``why`` says what may be done."""
+
+    def __str__(self) -> str:
+        return f"another node does not answer the sidecar at {self.path}: {self.why}"
 
 
 class ControlRefused(ClientError):

@@ -242,8 +242,8 @@ class Engine(ports.EnginePort):
         del end
         return None
 
-    def messenger(self, node: str, listener: NodeListener, subject: str = "nodes") -> Messenger | None:
-        """Return the way from ``node`` to each of the others, whose messages go to ``listener``; each ``subject`` has
-        a way of its own. None: there are no others."""
-        del node, listener, subject
+    def messenger(self, node: str, listener: NodeListener) -> Messenger | None:
+        """Return the way from ``node`` to each of the others, whose messages go to ``listener``. None: there are no
+        others."""
+        del node, listener
         return None

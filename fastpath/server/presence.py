@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..edge.runtime.component import Component, NodesPart
+from ..edge.runtime.component import Component, SharedSessionsPart
 from ..edge.runtime.runtime import Runtime
 from ..edge.workers.presence import WorkerPresence, node_name
 from ..edge.workers.presence_leader import NodePresence
@@ -16,14 +16,15 @@ class PresenceComponent:
         node = node_name(links) if links else runtime.broker.server
         self._channel: PresenceChannel | None = None
         self._nodes = None if worker else runtime.nodes
+        self._sessions: SharedSessionsPart | None = None
+        shared = engine.share_sessions(runtime.end) if runtime.sharing is not None and not worker else None
+        if shared is not None and runtime.sharing is not None:
+            self._sessions = runtime.sharing.share(node, shared)
+            runtime.nodes.serve(self._sessions)
         if self._nodes is not None:
             messenger = engine.messenger(node, self._nodes)
             if messenger is not None:
-                self._nodes.join(node, messenger, survivors > 0)
-        self._sessions: NodesPart | None = None
-        shared = engine.share_sessions(runtime.end) if runtime.sharing is not None and not worker else None
-        if shared is not None and runtime.sharing is not None:
-            self._sessions = runtime.sharing.share(node, shared, lambda mine: engine.messenger(node, mine, "mqtt"))
+                self._nodes.join(node, messenger, learns=survivors > 0)
         view = None if worker else NodePresence(runtime, node, learns=survivors > 0)
         if view is not None:
             self._channel = engine.presence(node, view.hear)
@@ -43,7 +44,7 @@ class PresenceComponent:
         """Say that the process ends, and leave Redis."""
         self._attending.stop()
         if self._sessions is not None:
-            await self._sessions.leave()
+            await self._sessions.finish()
         if self._nodes is not None:
             await self._nodes.leave()
         if self._channel is not None:

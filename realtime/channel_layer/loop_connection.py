@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from fastpath.client.backoff import Jitter
 from fastpath.client.control.asynchronous import AsyncControl, connect
-from fastpath.client.errors import ClientError, SidecarUnavailable
+from fastpath.client.errors import ClientError, ControlRefused, NodeUnavailable, SidecarUnavailable
 from realtime.channel_layer.memberships import Memberships
 from realtime.channel_layer.receiving import Receiving
 
@@ -27,13 +27,21 @@ _log = logging.getLogger("realtime.channels")
 class LoopConnection:
     """The connection of the loop that runs now; ``seconds`` bounds every answer."""
 
-    def __init__(self, address: str, process: str, seconds: float, memberships: Memberships) -> None:
+    def __init__(
+        self,
+        address: str,
+        process: str,
+        seconds: float,
+        memberships: Memberships,
+        left_out: Callable[[str, int, int], None],
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.receiving = Receiving(self._wanted)
         self._address = address
         self._process = process
         self._seconds = seconds
         self._memberships = memberships
+        self._left_out = left_out
         self._control: AsyncControl | None = None
         self._opening: asyncio.Task[AsyncControl] | None = None
         self._returning: asyncio.Task[None] | None = None
@@ -47,7 +55,12 @@ class LoopConnection:
         control = self._control
         if control is None or not control.open:
             control = await self._connected()
-        return await control.call(verb, arguments, self._seconds)
+        try:
+            return await control.call(verb, arguments, self._seconds)
+        except ControlRefused as error:
+            if error.code == "unavailable":
+                raise NodeUnavailable(self._address, error.reason) from None
+            raise
 
     def close(self) -> None:
         """End the connection without waiting; who still waits for a message, or asks, has another one opened."""
@@ -101,6 +114,10 @@ class LoopConnection:
             self._memberships.discard(content["group"], content["channel"])
         elif name == "channel_flushed":
             self._memberships.flush(content["prefix"])
+        elif name == "channel_left_out":
+            self._left_out(content["group"], content["full"], content["of"])
+        elif name == "channel_interrupted":
+            _log.warning("the way between the nodes was interrupted: messages to groups may be missing at some of them")
 
     def _wanted(self) -> None:
         if self._returning is None and not self._ended:

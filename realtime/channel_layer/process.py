@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 
 from realtime.channel_layer.loop_connection import LoopConnection
 from realtime.channel_layer.memberships import Memberships
@@ -12,12 +13,14 @@ from realtime.channel_layer.memberships import Memberships
 class ChannelProcess:
     """A process; a child after a fork is another one."""
 
-    def __init__(self, address: str, seconds: float) -> None:
+    def __init__(self, address: str, seconds: float, left_out: Callable[[str, int, int], None]) -> None:
+        """Prepare a process; ``left_out`` is told of a group, how many of its channels were full, and of how many."""
         self.name = secrets.token_hex(8)
         """Stands in the names of its process-local channels."""
         self.memberships = Memberships()
         self._address = address
         self._seconds = seconds
+        self._left_out = left_out
         self._connections: dict[asyncio.AbstractEventLoop, LoopConnection] = {}
 
     def connection(self) -> LoopConnection:
@@ -27,7 +30,7 @@ class ChannelProcess:
         if found is None:
             for other in [other for other in list(self._connections) if other.is_closed()]:
                 self._connections.pop(other, None)
-            found = LoopConnection(self._address, self.name, self._seconds, self.memberships)
+            found = LoopConnection(self._address, self.name, self._seconds, self.memberships, self._left_out)
             self._connections[loop] = found
         return found
 

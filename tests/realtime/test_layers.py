@@ -19,27 +19,27 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import lazy
 from django.utils.safestring import mark_safe
 
-from fastpath.client.control.client import Control
 from fastpath.client.errors import ControlRefused, SidecarSilent
 from realtime import SidecarUnavailable
 from realtime.layers import FastpathChannelLayer
+from tests.support.channel_layer.sites import ONE, TWO, Site, figure, site
 from tests.support.sidecar import Sidecar
 from tests.support.waiting import PATIENCE_SECONDS, auntil, until
 
 BACKEND = "realtime.layers.FastpathChannelLayer"
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Sidecar]:
-    """One that stays up; each test empties the layer."""
-    with Sidecar() as sidecar:
-        yield sidecar
+@pytest.fixture(scope="module", params=[ONE, pytest.param(TWO, marks=pytest.mark.redis)])
+def shared(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """One that stays up; each test empties the layer. Over two nodes one sends what the other receives."""
+    with site(request.param) as found:
+        yield found
 
 
 @pytest.fixture
-def layer(shared: Sidecar) -> FastpathChannelLayer:
+def layer(shared: Site) -> FastpathChannelLayer:
     """Three messages a channel."""
-    made = FastpathChannelLayer(control=shared.control, capacity=3)
+    made = shared.layer(capacity=3)
     async_to_sync(made.flush)()
     return made
 
@@ -49,11 +49,6 @@ async def own() -> AsyncIterator[tuple[Sidecar, FastpathChannelLayer]]:
     """A sidecar that a test may kill."""
     with Sidecar() as sidecar:
         yield sidecar, FastpathChannelLayer(control=sidecar.control)
-
-
-def figure(control: str, name: str) -> float:
-    with Control(control) as asked:
-        return float(asked.stats()[name])
 
 
 async def nothing(layer: FastpathChannelLayer, channel: str) -> bool:
@@ -87,20 +82,20 @@ async def test_messages_of_one_sender_keep_their_order(layer: FastpathChannelLay
 
 
 async def test_a_full_channel_raises_channel_full_and_has_room_again_when_one_is_received(
-    layer: FastpathChannelLayer, shared: Sidecar
+    layer: FastpathChannelLayer, shared: Site
 ) -> None:
-    before = figure(shared.control, "channel_messages_full")
+    before = shared.figure("channel_messages_full")
     for _ in range(3):
         await layer.send("jobs", {"type": "a"})
     with pytest.raises(ChannelFull, match="jobs: the channel holds 3"):
         await layer.send("jobs", {"type": "b"})
-    assert figure(shared.control, "channel_messages_full") == before + 1
+    assert shared.figure("channel_messages_full") == before + 1
     await layer.receive("jobs")
     await layer.send("jobs", {"type": "c"})
 
 
-async def test_channels_have_the_capacity_of_the_first_pattern_that_matches(shared: Sidecar) -> None:
-    layer = FastpathChannelLayer(control=shared.control, channel_capacity={"one": 1, "o*": 2}, prefix="capacities")
+async def test_channels_have_the_capacity_of_the_first_pattern_that_matches(shared: Site) -> None:
+    layer = shared.layer(channel_capacity={"one": 1, "o*": 2}, prefix="capacities")
     for channel, capacity in ("one", 1), ("other", 2):
         for _ in range(capacity):
             await layer.send(channel, {"type": "a"})
@@ -128,10 +123,10 @@ async def test_each_message_has_one_receiver(layer: FastpathChannelLayer) -> Non
     assert [message["n"] for message in await asyncio.gather(*receivers)] == [0, 1, 2]
 
 
-async def test_a_receiver_that_gives_up_takes_no_message_with_it(layer: FastpathChannelLayer, shared: Sidecar) -> None:
+async def test_a_receiver_that_gives_up_takes_no_message_with_it(layer: FastpathChannelLayer, shared: Site) -> None:
     for _ in range(20):
         receiver = asyncio.create_task(layer.receive("jobs"))
-        await auntil(lambda: figure(shared.control, "channel_receivers") == 1)
+        await auntil(lambda: shared.figure("channel_receivers") == 1)
         sending = asyncio.create_task(layer.send("jobs", {"type": "a"}))  # the two are under way at the same time
         await asyncio.sleep(0)
         receiver.cancel()
@@ -141,13 +136,13 @@ async def test_a_receiver_that_gives_up_takes_no_message_with_it(layer: Fastpath
 
 
 async def test_a_message_that_arrived_with_the_end_of_its_receiver_goes_to_the_next_one(
-    layer: FastpathChannelLayer, shared: Sidecar
+    layer: FastpathChannelLayer, shared: Site
 ) -> None:
     receiver = asyncio.create_task(layer.receive("jobs"))
-    await auntil(lambda: figure(shared.control, "channel_receivers") == 1)
+    await auntil(lambda: shared.figure("channel_receivers") == 1)
 
     async def give_up() -> None:
-        while figure(shared.control, "channel_receivers"):  # blocks the loop: the message waits in the socket
+        while shared.figure("channel_receivers"):  # blocks the loop: the message waits in the socket
             pass
         receiver.cancel()
 
@@ -159,13 +154,13 @@ async def test_a_message_that_arrived_with_the_end_of_its_receiver_goes_to_the_n
         assert await layer.receive("jobs") == {"type": "a"}
 
 
-async def test_a_message_that_nobody_receives_in_time_is_over(shared: Sidecar) -> None:
+async def test_a_message_that_nobody_receives_in_time_is_over(shared: Site) -> None:
     """Of the same channel as another layer has it: what is sent last lives as long as it takes to receive it."""
-    layer = FastpathChannelLayer(control=shared.control, expiry=0.05, prefix="expiry")
-    before = figure(shared.control, "channel_messages_expired")
+    layer = shared.layer(expiry=0.05, prefix="expiry")
+    before = shared.figure("channel_messages_expired")
     await layer.send("jobs", {"type": "a"})
-    await auntil(lambda: figure(shared.control, "channel_messages_expired") > before)
-    assert await nothing(FastpathChannelLayer(control=shared.control, prefix="expiry"), "jobs")
+    await auntil(lambda: shared.figure("channel_messages_expired") > before)
+    assert await nothing(shared.layer(prefix="expiry"), "jobs")
 
 
 # Groups
@@ -189,33 +184,35 @@ async def test_a_group_without_channels_takes_messages(layer: FastpathChannelLay
 
 
 async def test_a_full_channel_of_a_group_holds_up_no_other_and_is_counted_and_logged(
-    layer: FastpathChannelLayer, shared: Sidecar, caplog: pytest.LogCaptureFixture
+    layer: FastpathChannelLayer, shared: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = figure(shared.control, "channel_messages_full")
+    before = shared.figure("channel_messages_full")
     slow, quick = await layer.new_channel(), await layer.new_channel()
     await layer.group_add("room", slow)
     await layer.group_add("room", quick)
     for number in range(5):
         await layer.group_send("room", {"type": "n", "n": number})
         assert (await layer.receive(quick))["n"] == number
-    assert figure(shared.control, "channel_messages_full") == before + 2
+    assert shared.figure("channel_messages_full") == before + 2
+    # Of another node it is told behind the answer.
+    await auntil(lambda: [record for record in caplog.records if record.name == "realtime.channels"])
     assert [record.getMessage() for record in caplog.records if record.name == "realtime.channels"] == [
         "1 of 2 channels in the group room are full and have not got a message; "
         "1 were left out since the last such line"
     ]
 
 
-async def test_a_channel_leaves_its_group_in_time(shared: Sidecar) -> None:
-    layer = FastpathChannelLayer(control=shared.control, group_expiry=0.05, prefix="group-expiry")
-    before = figure(shared.control, "channel_memberships")
+async def test_a_channel_leaves_its_group_in_time(shared: Site) -> None:
+    layer = shared.layer(group_expiry=0.05, prefix="group-expiry")
+    before = shared.figure("channel_memberships")
     await layer.group_add("room", "jobs")
-    await auntil(lambda: figure(shared.control, "channel_memberships") == before)
+    await auntil(lambda: shared.figure("channel_memberships") == before)
     await layer.group_send("room", {"type": "a"})
     assert await nothing(layer, "jobs")
 
 
-async def test_flush_empties_channels_and_groups_of_this_prefix(shared: Sidecar) -> None:
-    layer, other = (FastpathChannelLayer(control=shared.control, prefix=prefix) for prefix in ("one", "two"))
+async def test_flush_empties_channels_and_groups_of_this_prefix(shared: Site) -> None:
+    layer, other = (shared.layer(prefix=prefix) for prefix in ("one", "two"))
     for each in layer, other:
         await each.send("jobs", {"type": each.prefix})
         await each.group_add("room", "more")
@@ -230,7 +227,7 @@ async def test_flush_empties_channels_and_groups_of_this_prefix(shared: Sidecar)
 # Loops, threads, processes
 
 
-def test_every_call_may_come_from_a_loop_of_its_own(layer: FastpathChannelLayer, shared: Sidecar) -> None:
+def test_every_call_may_come_from_a_loop_of_its_own(layer: FastpathChannelLayer, shared: Site) -> None:
     first, second = (async_to_sync(layer.new_channel)() for _ in range(2))
     async_to_sync(layer.group_add)("room", first)
     async_to_sync(layer.send)(second, {"type": "2"})
@@ -247,10 +244,10 @@ def test_loops_that_have_ended_leave_no_connection_open(layer: FastpathChannelLa
     assert until(lambda: sockets() <= before)
 
 
-def test_threads_with_loops_of_their_own_share_the_layer(layer: FastpathChannelLayer, shared: Sidecar) -> None:
+def test_threads_with_loops_of_their_own_share_the_layer(layer: FastpathChannelLayer, shared: Site) -> None:
     count = 8
     channel = async_to_sync(layer.new_channel)()
-    roomy = FastpathChannelLayer(control=shared.control, capacity=1000)
+    roomy = shared.layer(capacity=1000)
 
     def send() -> None:
         for _ in range(10):
@@ -263,7 +260,7 @@ def test_threads_with_loops_of_their_own_share_the_layer(layer: FastpathChannelL
     async def receive() -> int:
         return len([await layer.receive(channel) for _ in range(10 * count)])
 
-    assert asyncio.run(asyncio.wait_for(receive(), 20)) == 10 * count
+    assert asyncio.run(asyncio.wait_for(receive(), 2 * PATIENCE_SECONDS)) == 10 * count
     for thread in threads:
         thread.join()
 
@@ -326,12 +323,12 @@ async def test_receivers_and_groups_outlast_a_restart(own: tuple[Sidecar, Fastpa
     await layer.group_add("room", stays)
     await layer.group_add("room", left)
     receivers = [asyncio.create_task(layer.receive(channel)) for channel in (stays, left)]
-    await auntil(lambda: figure(sidecar.control, "channel_receivers") == 2)
+    await auntil(lambda: figure(sidecar, "channel_receivers") == 2)
     sidecar.kill()
     with pytest.raises(SidecarUnavailable):
         await layer.group_discard("room", left)
     await asyncio.to_thread(sidecar.start)
-    await auntil(lambda: figure(sidecar.control, "channel_receivers") == 2)
+    await auntil(lambda: figure(sidecar, "channel_receivers") == 2)
     await layer.group_send("room", {"type": "a"})
     assert await asyncio.wait_for(receivers[0], PATIENCE_SECONDS) == {"type": "a"}
     await layer.send(left, {"type": "direct"})
@@ -376,7 +373,7 @@ async def test_a_sidecar_that_hangs_is_told_within_the_bound(
 
 
 def test_the_setting_alone_makes_the_layer_and_names_the_control_socket_of_realtime(
-    shared: Sidecar, settings: Any
+    shared: Site, settings: Any
 ) -> None:
     settings.CHANNEL_LAYERS = {
         "default": {"BACKEND": BACKEND, "CONFIG": {"expiry": 5, "prefix": "by-setting"}, "TEST_CONFIG": {"expiry": 7}}

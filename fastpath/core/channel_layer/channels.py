@@ -29,6 +29,9 @@ SWEEP_MAX = 10_000
 SWEEP_MESSAGES_MAX = 50_000
 """Messages that are looked at there, and those of one channel beyond it: some 3 ms."""
 
+MESSAGE_OVERHEAD_BYTES = 16
+"""Of a message beside its content, on its way to another node."""
+
 FULL = "channel_full"
 
 Deliver = Callable[[bytes, int], None]
@@ -129,6 +132,42 @@ class Channels:
             self._next(channel, receivers)(message, until)
         else:
             self._keep(channel, message, until, first=True)
+
+    def take(self, channel: str, bytes_max: int, now: int) -> list[tuple[bytes, int]]:
+        """Take the oldest messages, at least one and not many more bytes than that, each with until when it may wait;
+        they are kept elsewhere."""
+        taken: list[tuple[bytes, int]] = []
+        messages, size = self._messages.get(channel), 0
+        while messages and size < bytes_max:
+            message, until = messages.popleft()
+            self._gone(message)
+            if not messages:
+                self._empty(channel)
+            if until > now:
+                taken.append((message, until))
+                size += len(message) + MESSAGE_OVERHEAD_BYTES
+            else:
+                self.expired += 1
+        return taken
+
+    def keep(self, channel: str, message: bytes, until: int, now: int) -> bool:
+        """Deliver or keep, as the last one, what was taken elsewhere, whatever the capacity; False, and counted: all
+        channels together have no room."""
+        receivers = self._receivers.get(channel)
+        if until <= now:
+            self.expired += 1
+        elif receivers:
+            self._next(channel, receivers)(message, until)
+        elif self._is_full(message, new=channel not in self._messages):
+            self.full += 1
+            return False
+        else:
+            self._keep(channel, message, until, first=False)
+        return True
+
+    def names(self) -> list[str]:
+        """The channels in which messages wait."""
+        return list(self._messages)
 
     def flush(self, prefix: str) -> None:
         """Drop what waits in all channels whose names begin so; receivers go on waiting."""

@@ -18,6 +18,9 @@ LEAVING_MAX = 10_000
 GROUPS_SWEPT_MAX = 1_000
 """Groups that are looked through in one turn for what is over."""
 
+Membership = tuple[str, str, int, int]
+"""A group, a channel in it, how many messages that holds, and until when it is in the group (ms)."""
+
 
 def process_of(channel: str) -> str:
     """Return the process of a process-local channel, which stands in ``prefix.PROCESS!name``; empty for any other
@@ -31,25 +34,29 @@ class Groups:
 
     def __init__(self, memberships_max: int = MEMBERSHIPS_MAX) -> None:
         self._memberships_max = memberships_max
-        self._groups: dict[str, dict[str, tuple[int, int]]] = {}
-        self._local: dict[str, set[tuple[str, str]]] = {}  # by process: the group and channel of each membership
+        self._groups: dict[str, dict[str, tuple[int, int, bool]]] = {}
+        # By process, empty for channels that are nobody's: the group and channel of each membership.
+        self._local: dict[str, set[tuple[str, str]]] = {}
         self._gone: dict[str, int] = {}  # processes without a connection, the first one gone first
         self.memberships = 0
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def add(self, group: str, channel: str, capacity: int, until: int) -> None:
-        """Put the channel, which holds so many messages, into the group, or renew that; InvalidMessage ``limit``."""
+    def add(self, group: str, channel: str, capacity: int, until: int, *, shared: bool = False) -> None:
+        """Put the channel, which holds so many messages, into the group, or renew that; InvalidMessage ``limit``.
+
+        ``shared``: another node has said so, and remembers it.
+        """
         members = self._groups.get(group)
         if members is None or channel not in members:
             if self.memberships >= self._memberships_max:
                 raise InvalidMessage("limit", f"over {self._memberships_max} channels are in groups")
             self.memberships += 1
-            process = process_of(channel)
-            if process:
-                self._local.setdefault(process, set()).add((group, channel))
-        self._groups.setdefault(group, {})[channel] = capacity, until
+            self._local.setdefault(process_of(channel), set()).add((group, channel))
+        elif members[channel][2]:
+            shared = True
+        self._groups.setdefault(group, {})[channel] = capacity, until, shared
 
     def discard(self, group: str, channel: str) -> bool:
         """Take the channel out of the group; whether it was in it."""
@@ -72,7 +79,16 @@ class Groups:
         members = self._groups.get(group)
         if members is None:
             return []
-        return [(channel, capacity) for channel, (capacity, until) in members.items() if until > now]
+        return [(channel, capacity) for channel, (capacity, until, _) in members.items() if until > now]
+
+    def is_shared(self, group: str, channel: str) -> bool:
+        """Whether another node remembers that the channel is in the group."""
+        members = self._groups.get(group)
+        return members is not None and channel in members and members[channel][2]
+
+    def of(self, process: str) -> list[Membership]:
+        """All memberships of the channels of a process; without a name of those that are nobody's."""
+        return [(group, channel, *self._groups[group][channel][:2]) for group, channel in self._local.get(process, ())]
 
     def came(self, process: str) -> None:
         """Note that the process has a connection."""
@@ -99,7 +115,7 @@ class Groups:
             if process not in self._local:
                 del self._gone[process]
         for group in list(islice(self._groups, GROUPS_SWEPT_MAX)):
-            for channel in [channel for channel, (_, until) in self._groups[group].items() if until <= now]:
+            for channel in [channel for channel, (_, until, _) in self._groups[group].items() if until <= now]:
                 self.discard(group, channel)
             if group in self._groups:
                 self._groups[group] = self._groups.pop(group)  # behind those that were not looked through

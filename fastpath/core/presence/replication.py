@@ -153,6 +153,11 @@ class PresenceReceiver:
         return len(self._peers)
 
     @property
+    def names(self) -> list[str]:
+        """Those that are heard."""
+        return list(self._peers)
+
+    @property
     def synced(self) -> int:
         """Number of members of which all is known that they have."""
         return sum(peer.synced for peer in self._peers.values())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
-from ...core.channel_layer.channels import CHANNEL_NAME_CHARS_MAX, FULL, Channels, Deliver
-from ...core.channel_layer.groups import Groups, process_of
+from ...core.channel_layer.channels import CHANNEL_NAME_CHARS_MAX, FULL, Channels
+from ...core.channel_layer.groups import Groups, Membership, process_of
 from ...core.protocol.errors import InvalidMessage
 from ..runtime.component import ControlPeer, Offers
 from ..runtime.runtime import Runtime, now
 from ..runtime.scheduler import Scheduler
+from .nodes import MORE, UNAVAILABLE, LayerNodes, full_reason
+from .processes import ProcessConnection, Processes, Receiver
+from .sending import STEP_CHANNELS, all_at_once, send_each
 
 MEMBERSHIPS_PER_REQUEST_MAX = 1000
 """Bounds the work of one turn."""
@@ -24,24 +27,19 @@ CAPACITY_MAX = 1_000_000
 SECONDS_MAX = 10 * 365 * 86_400
 """Seconds that a message may wait, or a channel be in a group."""
 
-STEP_CHANNELS = 50
-"""Channels of a group that are sent to without a look at the clock."""
-
-CANCELLED = "cancelled"
-
 Arguments = dict[str, Any]
 
 
 class ChannelVerbs:
-    """All channels and groups of the node, on its first worker, and the connections that use them."""
+    """The channels and groups that the node keeps, on its first worker, and the connections that use them."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._channels = Channels()
         self._groups = Groups()
-        self._connections: dict[ControlPeer, _Connection] = {}
+        self._processes = Processes(self._ended)
+        self._nodes = LayerNodes(runtime, self._channels, self._groups, self._processes)
         self._turns = Scheduler(runtime.loop)
-        self._processes: dict[str, dict[ControlPeer, None]] = {}
         self.offers = Offers(
             verbs={
                 "channel_open": self._open,
@@ -55,49 +53,51 @@ class ChannelVerbs:
                 "channel_flush": self._flush,
             },
             figures=self._figures,
-            on_second=self._sweep,
+            on_grid=lambda moment: self._nodes.on_grid(),
+            on_second=self._on_second,
+            nodes=self._nodes,
         )
 
     def _open(self, peer: ControlPeer, arguments: Arguments) -> Arguments:
         process = _text(arguments, "process", PROCESS_CHARS_MAX)
-        connection = self._connection(peer)
-        if connection.process not in ("", process):
+        if self._processes.connection(peer).process not in ("", process):
             raise InvalidMessage("invalid", "a connection is one process'")
-        connection.process = process
-        self._processes.setdefault(process, {})[peer] = None
+        self._processes.open(peer, process)
         self._groups.came(process)
+        self._nodes.came(process)
         return {"server": self._runtime.broker.server}
 
-    def _send(self, peer: ControlPeer, arguments: Arguments) -> Arguments:
-        del peer
+    def _send(self, peer: ControlPeer, arguments: Arguments) -> Arguments | None:
         channel, message = _name(arguments, "channel"), self._message(arguments)
         capacity, moment = _whole(arguments, "capacity", CAPACITY_MAX), now()
-        if not self._channels.send(channel, message, capacity, moment + _ms(arguments), moment):
-            raise InvalidMessage(FULL, f"the channel holds {capacity} messages, or all channels together too much")
+        until = moment + _ms(arguments)
+        if self._nodes.send(channel, message, capacity, until, _answering(peer)):
+            return None
+        if not self._channels.send(channel, message, capacity, until, moment):
+            raise InvalidMessage(FULL, full_reason(capacity))
         return {}
 
     def _receive(self, peer: ControlPeer, arguments: Arguments) -> None:
         channel, number = _name(arguments, "channel"), peer.request
-        receivers = self._connection(peer).receivers
-        if number in receivers:
+        waiting = self._processes.connection(peer).receivers
+        if number in waiting:
             raise InvalidMessage("invalid", f"request {number} is a receiver that waits: number requests upwards")
-
-        def deliver(message: bytes, until: int) -> None:
-            receivers.pop(number, None)
-            peer.reply(number, {"message": message, "until": until})
-
-        receivers[number] = channel, deliver
+        receiver = Receiver(peer, channel, waiting, self._nodes.receivers.over)
         try:
-            self._channels.receive(channel, deliver, now())
+            if process_of(channel):  # whose process is connected here
+                self._channels.receive(channel, receiver.deliver, now())
+            else:
+                self._nodes.receivers.wait(receiver)
         except InvalidMessage:
-            del receivers[number]
+            receiver.drop()
             raise
 
     def _cancel(self, peer: ControlPeer, arguments: Arguments) -> Arguments:
         number = _whole(arguments, "request", 1 << 53)
-        found = self._connection(peer).receivers.pop(number, None)
-        if found is not None and self._channels.cancel(*found):
-            peer.refuse(number, CANCELLED, "the receiver waits no more")
+        found = self._processes.connection(peer).receivers.get(number)
+        if found is not None and not self._nodes.receivers.cancel(found):
+            self._channels.cancel(found.channel, found.deliver)
+            found.withdraw()
         return {}
 
     def _return(self, peer: ControlPeer, arguments: Arguments) -> Arguments:
@@ -106,71 +106,60 @@ class ChannelVerbs:
         if type(until) is not int:
             raise InvalidMessage("invalid", "until is the whole number that came with the message")
         until = min(until, moment + SECONDS_MAX * 1000)
-        self._channels.give_back(_name(arguments, "channel"), self._message(arguments), until, moment)
+        self._nodes.give_back(_name(arguments, "channel"), self._message(arguments), until)
         return {}
 
-    def _group_add(self, peer: ControlPeer, arguments: Arguments) -> Arguments:
-        del peer
+    def _group_add(self, peer: ControlPeer, arguments: Arguments) -> Arguments | None:
         given, moment = arguments["memberships"], now()
         if not isinstance(given, list) or len(given) > MEMBERSHIPS_PER_REQUEST_MAX:
             raise InvalidMessage("invalid", f"memberships is a list of at most {MEMBERSHIPS_PER_REQUEST_MAX}")
+        memberships: list[Membership] = []
         for row in given:
             if not isinstance(row, list) or len(row) != 4:
                 raise InvalidMessage("invalid", "a membership is [group, channel, capacity, seconds]")
-            membership = dict(zip(("group", "channel", "capacity", "seconds"), row, strict=True))
-            group, channel = _name(membership, "group"), _name(membership, "channel")
-            self._groups.add(group, channel, _whole(membership, "capacity", CAPACITY_MAX), moment + _ms(membership))
-        return {}
+            named = dict(zip(("group", "channel", "capacity", "seconds"), row, strict=True))
+            group, channel = _name(named, "group"), _name(named, "channel")
+            memberships.append((group, channel, _whole(named, "capacity", CAPACITY_MAX), moment + _ms(named)))
+            self._groups.add(*memberships[-1])  # also what another node keeps: who keeps it next is told by this one
+        return None if self._nodes.add(memberships, _answering(peer)) else {}
 
-    def _group_discard(self, peer: ControlPeer, arguments: Arguments) -> Arguments:
+    def _group_discard(self, peer: ControlPeer, arguments: Arguments) -> Arguments | None:
         group, channel = _name(arguments, "group"), _name(arguments, "channel")
+        asked = self._nodes.discard(group, channel, _answering(peer))
         if self._groups.discard(group, channel):
             self._tell_others(peer, process_of(channel), "channel_discarded", {"group": group, "channel": channel})
-        return {}
+        return None if asked else {}
 
     def _group_send(self, peer: ControlPeer, arguments: Arguments) -> Arguments | None:
         group, message, moment = _name(arguments, "group"), self._message(arguments), now()
-        until, members = moment + _ms(arguments), self._groups.members(group, moment)
-        steps = self._send_each(members, message, until)
+        until = moment + _ms(arguments)
+        if not self._nodes.group_send(self._processes.connection(peer).process, group, message, until):
+            raise InvalidMessage(UNAVAILABLE, MORE)
+        members = self._nodes.here(self._groups.members(group, moment))
+        steps = send_each(self._channels, members, message, until)
         if len(members) <= STEP_CHANNELS:
-            return _last(steps)
+            return all_at_once(steps)._asdict()
         number = peer.request
         self._turns.run(
             steps,
-            lambda told: peer.reply(number, told),
+            lambda told: peer.reply(number, told._asdict()),
             lambda error: peer.refuse(number, "failed", f"{type(error).__name__}: {error}"),
         )
         return None
 
-    def _send_each(
-        self, members: list[tuple[str, int]], message: bytes, until: int
-    ) -> Generator[None, None, Arguments]:
-        """Send to each, a step at a time: a large group holds up nobody else. Its sender's next message comes after the
-        answer."""
-        moment, sent = now(), 0
-        for index, (channel, capacity) in enumerate(members, 1):
-            sent += self._channels.send(channel, message, capacity, until, moment)
-            if not index % STEP_CHANNELS and index < len(members):
-                yield
-        return {"sent": sent, "full": len(members) - sent}
-
-    def _flush(self, peer: ControlPeer, arguments: Arguments) -> Arguments:
+    def _flush(self, peer: ControlPeer, arguments: Arguments) -> Arguments | None:
         prefix = arguments["prefix"]
         if not isinstance(prefix, str):
             raise InvalidMessage("invalid", "prefix is a text")
         self._channels.flush(prefix)
         self._groups.flush(prefix)
         self._tell_others(peer, "", "channel_flushed", {"prefix": prefix})
-        return {}
+        return None if self._nodes.flush(prefix, _answering(peer)) else {}
 
     def _tell_others(self, peer: ControlPeer, owner: str, name: str, content: Arguments) -> None:
         """Say to the owner, or to all other processes where there is none, what is not to be brought again after a
         restart; not to the process of the peer, which knows."""
-        own = self._connection(peer).process
-        for process, peers in self._processes.items():
-            if process != own and owner in ("", process):
-                for other in peers:
-                    other.push(name, content)
+        self._processes.tell(name, content, owner, self._processes.connection(peer).process)
 
     def _message(self, arguments: Arguments) -> bytes:
         message, most = arguments["message"], self._runtime.settings.message_bytes_max
@@ -180,26 +169,18 @@ class ChannelVerbs:
             raise InvalidMessage("too_large", f"{len(message)} bytes; FASTPATH_MESSAGE_BYTES_MAX is {most}")
         return message
 
-    def _connection(self, peer: ControlPeer) -> _Connection:
-        connection = self._connections.get(peer)
-        if connection is None:
-            connection = self._connections[peer] = _Connection()
-            peer.ended.append(lambda: self._ended(peer))
-        return connection
+    def _ended(self, connection: ProcessConnection) -> None:
+        for receiver in list(connection.receivers.values()):
+            self._nodes.receivers.leave(receiver)
+        process = connection.process
+        if process and not self._processes.connected(process):
+            self._groups.gone(process, now())
+            self._nodes.gone(process, now())
 
-    def _ended(self, peer: ControlPeer) -> None:
-        connection = self._connections.pop(peer)
-        for channel, deliver in connection.receivers.values():
-            self._channels.cancel(channel, deliver)
-        peers = self._processes.get(connection.process, {})
-        peers.pop(peer, None)
-        if connection.process and not peers:
-            del self._processes[connection.process]
-            self._groups.gone(connection.process, now())
-
-    def _sweep(self, moment: int) -> None:
+    def _on_second(self, moment: int) -> None:
         self._channels.sweep(moment)
         self._groups.sweep(moment)
+        self._nodes.on_second(moment)
 
     def _figures(self) -> dict[str, float]:
         channels = self._channels
@@ -211,24 +192,21 @@ class ChannelVerbs:
             "channel_bytes_waiting": channels.waiting_bytes,
             "channel_receivers": channels.receiving,
             "channel_memberships": self._groups.memberships,
+            **self._nodes.figures(),
         }
 
 
-class _Connection:
-    """A process' connection, and its receivers by the numbers of their requests."""
+def _answering(peer: ControlPeer) -> Callable[[str, str], None]:
+    """Return what answers the request of the peer: by a code and reason, or by nothing where all is well."""
+    number = peer.request
 
-    def __init__(self) -> None:
-        self.process = ""
-        self.receivers: dict[int, tuple[str, Deliver]] = {}
+    def answer(code: str, reason: str) -> None:
+        if code:
+            peer.refuse(number, code, reason)
+        else:
+            peer.reply(number, {})
 
-
-def _last(steps: Generator[None, None, Arguments]) -> Arguments:
-    """Return what the steps return, of which there is one."""
-    try:
-        next(steps)
-    except StopIteration as end:
-        return cast(Arguments, end.value)
-    raise AssertionError("a group of one step has another one")
+    return answer
 
 
 def _name(arguments: Arguments, what: str) -> str:

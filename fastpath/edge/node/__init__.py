@@ -1,4 +1,4 @@
-"""What the workers of a node tell each other: the messages, and how any part of a worker sends and hears them.
+"""What the workers of a node, and nodes, tell each other: the messages, and how any part sends and hears them.
 
 Laws:
 

@@ -516,25 +516,6 @@ class NotTaken(Packet, tag="not_taken"):
     why: str
 
 
-class GiveUp(Packet, tag="give_up"):
-    """The session of an MQTT client, which that node has by this claim, is another node's from now on; the answer has
-    this number, 0: none is wanted. ``fresh``: the session is over, as its client begins anew."""
-
-    owner: str
-    client_id: str
-    claim: str
-    number: int
-    fresh: bool
-
-
-class GivenUp(Packet, tag="given_up"):
-    """The answer: the session as it was at last. Without it, it is ``over``, or that node does not have it."""
-
-    number: int
-    state: bytes
-    over: bool
-
-
 # Both ways: requests for sessions over HTTP, and their answers, between any two workers; the first one hands them on
 
 
@@ -664,12 +645,11 @@ ToOthers = (
     | Operated
 )
 Requesting = Requested | Responded | Abandoned
-BetweenNodes = Requesting | NodeResponds | NotTaken | GiveUp | GivenUp
+RequestingNodes = Requesting | NodeResponds | NotTaken
 Relaying = Relay | Relayed | RelayOver
 Copying = Parts | RightsBegin | RightsChunk | RightsCommit | Copied
 
-_decode = msgspec.msgpack.Decoder(ToFirst | ToOthers | BetweenNodes | Relaying | Copying).decode
-_decode_from_node = msgspec.msgpack.Decoder(BetweenNodes).decode
+_decode = msgspec.msgpack.Decoder(ToFirst | ToOthers | RequestingNodes | Relaying | Copying).decode
 
 
 def encode(packet: Packet) -> bytes:
@@ -680,17 +660,6 @@ def encode(packet: Packet) -> bytes:
 def encode_log(position: int, messages: Sequence[Message], since: int, own: int) -> bytes:
     """Return the log up to that position, for each worker that follows it (``Log``)."""
     return pack(["log", position, messages, since, own])
-
-
-def encode_for_node(packet: Packet) -> bytes:
-    """Return the message as it goes to another node."""
-    return msgspec.msgpack.encode(packet)
-
-
-def decode_from_node(data: bytes) -> BetweenNodes:
-    """Return what another node has sent; raise msgspec.DecodeError."""
-    packet: BetweenNodes = _decode_from_node(data)
-    return packet
 
 
 def decode(data: memoryview) -> Packet | Log:

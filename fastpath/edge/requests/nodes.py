@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from ...core.presence.replication import PresenceReceiver, PresenceSender
 from ...core.requests.open_requests import (
     GONE,
     NO_RESPONDERS,
@@ -21,36 +18,20 @@ from ...core.requests.open_requests import (
 )
 from ...core.requests.responding_nodes import RespondingNodes
 from ...core.requests.timed import Timed
-from ...engine.base import Messenger
 from ..node import messages
+from ..node.messenger import Lost, Send
+from ..node.node_messages import BetweenNodes
+from ..node.replication import ReplicatedTable
 from ..runtime.runtime import Runtime
 
 PASSES_MAX = 32
 """Responders of a node, and nodes, that one request is offered to, one after the other, until one takes it."""
 
-SILENCE_MS = 4000
-"""Another node that is silent for so long is gone; each says something once a second."""
-
-LEARN_MS = SILENCE_MS
-"""Milliseconds that this node waits to hear of all others: when it has come, or one of them has come anew or is out of
-reach, or the way to them has broken."""
-
-RELEARN_SECONDS = 1.0
-"""Seconds that a first worker in the place of another hears its own node's responders before it speaks of them."""
-
 HELD_MAX = 256
 """Requests that wait meanwhile, since nobody is known who answers them."""
 
-TURN_SECONDS = 0.005
-"""Seconds within which what responders say is told together."""
-
-PACKETS = 5
-"""Told in one turn."""
-
 NAMES = 1000
 """Names in one message, of the requests that nobody waits for."""
-
-log = logging.getLogger("fastpath.roster")
 
 
 class _HandedOn(NamedTuple):
@@ -63,16 +44,21 @@ class _HandedOn(NamedTuple):
     until: int
 
 
-class OtherNodes:
+class RespondingOthers:
     """The other nodes' part in the requests of this one, on its first worker.
 
     ``route`` finds a responder of this node for a request of another one, ``back`` hands a reply to a requester,
     ``over`` is told the names of requests of other nodes that nobody waits for, and ``gone`` that a node is gone,
     without a name all of them.
-
-    A link between two nodes that breaks, on either side, ends all that was under way between them: the node whose
-    messenger it was speaks with another ``life`` from then on.
     """
+
+    packets: tuple[type[messages.Packet], ...] = (
+        messages.Requested,
+        messages.Responded,
+        messages.Abandoned,
+        messages.NotTaken,
+        messages.NodeResponds,
+    )
 
     def __init__(
         self,
@@ -87,41 +73,35 @@ class OtherNodes:
         self._back = back
         self._over = over
         self._gone = gone
-        self._name = ""
-        self._messenger: Messenger | None = None
-        self._starting: asyncio.TimerHandle | None = None
+        self._deliver: Send | None = None
         self._answered: dict[str, int] = {}  # patterns of this node, and how many responders have each
-        self._speaker: PresenceSender | None = None  # while the others can hear it
-        self._lives = 0
         self._nodes = RespondingNodes()
-        self._receiver = PresenceReceiver(self._nodes, SILENCE_MS, self._ask, self._ended)
+        self._table = ReplicatedTable(
+            runtime.loop,
+            runtime.awake,
+            runtime.broker.server,
+            self._nodes,
+            lambda packet: self._send("", messages.NodeResponds(packet)),
+            self._ended,
+        )
         self._away: Timed[_HandedOn] = Timed()
         self._held: dict[str, _HandedOn] = {}
-        self._expected = self._known = 0  # other nodes that are there, and that were before the way to them broke
-        self._learnt_at = 0
-        self._scheduled = False
         self._counts = dict.fromkeys(("requests_to_nodes", "requests_from_nodes", "request_messages_lost"), 0)
 
-    def join(self, node: str, messenger: Messenger, learns: bool) -> None:
-        """NodesListener: say and hear something, after a while where this process ``learns`` first."""
-        self._name, self._messenger = node, messenger
-        self._learn()
-        self._starting = self._runtime.loop.call_later(RELEARN_SECONDS * learns, messenger.start)
+    def join(self, node: str, send: Send) -> None:
+        """NodesPart: say and hear something."""
+        self._deliver = send
+        self._table.join(node)
 
-    async def leave(self) -> None:
-        """NodesListener: say that this node ends."""
-        if self._starting is not None:
-            self._starting.cancel()
-        if self._messenger is not None:
-            if self._speaker is not None:
-                self._send("", messages.NodeResponds(self._speaker.bye()))
-            await self._messenger.close()
+    def leave(self) -> None:
+        """NodesPart: say that this node ends."""
+        self._table.leave()
 
     def figures(self) -> dict[str, float]:
         """Return the figures of this part."""
         return {
             **self._counts,
-            "request_nodes": self._receiver.members,
+            "request_nodes": len(self._table.members),
             "request_patterns_left_out": self._nodes.left_out,
         }
 
@@ -136,9 +116,8 @@ class OtherNodes:
                     self._answered[pattern] = count
                 else:
                     del self._answered[pattern]
-                if count + (change < 0) == 1 and self._speaker is not None:  # it came, or went
-                    self._speaker.set(pattern, count)
-        self._wake()
+                if count + (change < 0) == 1:  # it came, or went
+                    self._table.set(pattern, count)
 
     def route(self, asked: messages.Requested) -> None:
         """Hand a request that no responder of this node takes to another node, or say that there is nobody."""
@@ -175,14 +154,12 @@ class OtherNodes:
 
     def beat(self) -> None:
         """Show, once a second, that this node is there, and let go of those that are not."""
-        if self._speaker is not None:
-            self._send("", messages.NodeResponds(self._speaker.beat()))
-            self._receiver.expire(self._awake())
+        self._table.beat()
 
     # The way of a request
 
     def _hand_on(self, asked: messages.Requested, passed: tuple[str, ...], until: int) -> None:
-        if self._messenger is None:
+        if self._deliver is None:
             self._fail(asked, NO_RESPONDERS)
         elif until <= self._time():
             self._fail(asked, TIMEOUT)
@@ -190,10 +167,10 @@ class OtherNodes:
             node = self._nodes.choose(asked.subject, passed) if len(passed) < PASSES_MAX else None
             if node is not None:
                 self._hand_to(_HandedOn(node, asked, (*passed, node), until))
-            elif self._learning and not asked.why and len(self._held) < HELD_MAX:
+            elif self._table.learning and not asked.why and len(self._held) < HELD_MAX:
                 self._held[asked.name] = _HandedOn("", asked, passed, until)
             else:
-                self._fail(asked, UNAVAILABLE if self._learning or self._speaker is None else NO_RESPONDERS)
+                self._fail(asked, UNAVAILABLE if self._table.learning or not self._table.up else NO_RESPONDERS)
 
     def _hand_to(self, away: _HandedOn) -> None:
         asked, node = away.asked, away.node
@@ -208,7 +185,7 @@ class OtherNodes:
                 self._pass_on(lost, UNAVAILABLE)
 
         timeout = away.until - self._time()
-        sent = msgspec.structs.replace(asked, node=self._name, responder=0, passed=[], timeout=timeout, why="")
+        sent = msgspec.structs.replace(asked, node=self._table.node, responder=0, passed=[], timeout=timeout, why="")
         self._send(node, sent, lost)
 
     def _pass_on(self, away: _HandedOn, why: str) -> None:
@@ -226,65 +203,37 @@ class OtherNodes:
 
     # Who is there
 
-    @property
-    def _learning(self) -> bool:
-        """True while a node may be there of which it is not known what it answers."""
-        others = max(self._expected, self._receiver.members)
-        missing = self._speaker is None or self._receiver.synced < others
-        return missing and self._time() < self._learnt_at
-
-    def _learn(self) -> None:
-        self._learnt_at = self._time() + LEARN_MS
-
     def _settle(self) -> None:
         """Go on with what was held when all others are known, or that takes too long."""
-        if self._learning:
+        if self._table.learning:
             return
-        if self._speaker is not None:
-            self._known = self._expected = 0
+        self._table.settled()
         held, self._held = self._held, {}
         for one in held.values():
             self._hand_on(one.asked, one.passed, one.until)
 
     def up(self, nodes: int) -> None:
-        """NodeListener: say what this node answers, and ask the others."""
-        self._lives += 1
-        life = f"{self._runtime.broker.server}.{self._lives}"
-        self._speaker = PresenceSender(self._name, life, dict.fromkeys(self._answered, 1))
-        self._speaker.ask()
-        self._expected = max(nodes - 1, self._known)
-        self._learn()
-        self._send("", messages.NodeResponds(["?", "*"]))
-        self._wake()
-        self._runtime.end()
+        """NodesPart: say what this node answers, and ask the others."""
+        self._table.begin(nodes)
 
     def down(self) -> None:
-        """NodeListener: all that is under way between this node and others is over."""
-        self._speaker = None
-        self._known = max(self._known, self._receiver.members)
-        self._receiver.clear()
+        """NodesPart: all that is under way between this node and others is over."""
+        self._table.interrupt()
         self._gone("")
-        self._learn()
-        self._runtime.end()
 
     def missing(self, node: str) -> None:
-        """NodeListener: the node is gone, or comes anew: then it is soon there."""
-        self._expected = max(self._expected, self._receiver.members)
-        self._receiver.leave(node)
-        self._learn()
-        self._runtime.end()
+        """NodesPart: the node is gone, or comes anew."""
+        self._table.missing(node)
 
-    def hear(self, node: str, data: bytes) -> None:
-        """NodeListener: a request, a reply, or something about them."""
+    def hear(self, node: str, packet: BetweenNodes) -> None:
+        """NodesPart: a request, a reply, or something about them."""
         try:
-            self._heard(node, messages.decode_from_node(data))
-        except (msgspec.MsgspecError, ValueError) as error:
-            log.error("the node %s is not understood: %s", node, error)
-        if self._held:
-            self._settle()
-        self._runtime.end()
+            self._heard(node, packet)
+        finally:
+            if self._held:
+                self._settle()
 
-    def _heard(self, node: str, packet: messages.BetweenNodes) -> None:
+    def _heard(self, node: str, packet: BetweenNodes) -> None:
         match packet:
             case messages.Requested():
                 self._counts["requests_from_nodes"] += 1
@@ -302,18 +251,8 @@ class OtherNodes:
                 if away is not None:
                     known = not packet.why or packet.why in REASONS  # or it is of another version
                     self._pass_on(away, packet.why if known else UNAVAILABLE)
-            case messages.NodeResponds(["?", asked]):
-                if asked in ("*", self._name) and self._speaker is not None:
-                    self._speaker.ask()
-                    self._wake()
-            case messages.NodeResponds([member, *_]) if member == node:
-                if self._receiver.hear(packet.packet, self._awake()):
-                    self._learn()
-            case _:
-                raise ValueError("it speaks for another one")
-
-    def _ask(self, node: str) -> None:
-        self._send("", messages.NodeResponds(["?", node]))
+            case messages.NodeResponds():
+                self._table.hear(node, packet.packet)
 
     def _ended(self, node: str) -> None:
         """End what was under way to a node and from it: the node is gone, or that is lost."""
@@ -328,39 +267,22 @@ class OtherNodes:
 
     # Sending
 
-    def _wake(self) -> None:
-        if not self._scheduled and self._speaker is not None and self._speaker.busy:
-            self._scheduled = True
-            self._runtime.loop.call_later(TURN_SECONDS, self._turn)
-
-    def _turn(self) -> None:
-        self._scheduled = False
-        for _ in range(PACKETS):
-            packet = self._speaker.next() if self._speaker is not None else None
-            if packet is not None:
-                self._send("", messages.NodeResponds(packet))
-        self._wake()
-
     def _abandon(self, node: str, names: list[str]) -> None:
         for at in range(0, len(names), NAMES):
             self._send(node, messages.Abandoned(names[at : at + NAMES]))
 
-    def _send(self, node: str, packet: messages.Packet, lost: Callable[[bool], None] | None = None) -> None:
+    def _send(self, node: str, packet: messages.Packet, lost: Lost | None = None) -> None:
         def failing(maybe: bool) -> None:
             self._counts["request_messages_lost"] += 1
             if lost is not None:
                 lost(maybe)
 
-        if self._messenger is not None:
-            self._messenger.send(node, messages.encode_for_node(packet), failing)
+        if self._deliver is not None:
+            self._deliver(node, packet, failing)
 
     def _time(self) -> int:
         """Return the loop's clock in ms."""
         return int(self._runtime.loop.time() * 1000)
-
-    def _awake(self) -> int:
-        """Return ms while this loop runs: what others said while it stood still waits unread, and ends nobody here."""
-        return int(self._runtime.awake.time * 1000)
 
 
 def responded(asked: messages.Requested, answer: GivenReply) -> messages.Responded:

@@ -12,7 +12,7 @@ from ...core.requests.responders import Responders
 from ...core.requests.timed import Timed
 from ..node import messages
 from ..runtime.runtime import Runtime
-from .nodes import PASSES_MAX, OtherNodes, responded
+from .nodes import PASSES_MAX, RespondingOthers, responded
 
 Key = tuple[int, int]
 """A responder: its worker, and its number there."""
@@ -45,7 +45,7 @@ class Router:
         self._node_parted = parted
         self._responders: Responders[Key] = Responders()
         self._away: Timed[_Away] = Timed()
-        self.nodes = OtherNodes(runtime, self.route, self.back, self._nobody_waits, self._node_gone)
+        self.nodes = RespondingOthers(runtime, self.route, self.back, self._nobody_waits, self._node_gone)
 
     @property
     def responders(self) -> int:

@@ -16,7 +16,8 @@ from ...core.protocol.messages import Notice
 from ...core.protocol.packets import Batch
 from ...core.sessions.sessions import Handler as CommandHandler
 from ...core.websocket.handshake import Request
-from ...engine.base import Messenger, NodeListener, SessionStore, SharedSessions
+from ...engine.base import SessionStore, SharedSessions
+from ..node.messenger import NodesPart
 from ..node.workers import Handler as MessageHandler
 
 SESSION_ID_BYTES = 18
@@ -164,30 +165,18 @@ class Draining(Protocol):
         """True while newcomers are refused and clients sent elsewhere."""
 
 
-class NodesListener(NodeListener, Protocol):
-    """Hears other nodes, once there is a way to them."""
+class SharedSessionsPart(NodesPart, Protocol):
+    """The part of this process that has the sessions of MQTT clients together with other nodes."""
 
-    def join(self, node: str, messenger: Messenger, learns: bool) -> None:
-        """Be the node of that name from now on, and send by that messenger; ``learns``: this process takes the place of
-        another one, and its node's other workers have to tell it what they told that one."""
-
-    async def leave(self) -> None:
-        """Say that this node ends."""
-
-
-class NodesPart(Protocol):
-    """A process' part in what it has together with other nodes."""
-
-    async def leave(self) -> None:
+    async def finish(self) -> None:
         """Say what waits, and leave."""
 
 
 class SessionSharing(Protocol):
     """The sessions of clients of MQTT, which nodes can have together."""
 
-    def share(self, node: str, shared: SharedSessions, way: Callable[[NodeListener], Messenger | None]) -> NodesPart:
-        """Have them together with other nodes from now on; ``node`` is the name of this one, ``way`` makes the way to
-        them."""
+    def share(self, node: str, shared: SharedSessions) -> SharedSessionsPart:
+        """Have them together with other nodes from now on; ``node`` is the name of this one."""
 
 
 Verb = Callable[[ControlPeer, dict[str, Any]], dict[str, Any] | None]
@@ -290,7 +279,7 @@ class Offers:
     """Has the passwords of Django's users checked."""
     drain: Draining | None = None
     """Sends everybody elsewhere."""
-    nodes: NodesListener | None = None
+    nodes: NodesPart | None = None
     """Sends to other nodes and hears them, on the first worker."""
     sharing: SessionSharing | None = None
     """Has the sessions of clients of MQTT together with other nodes, on the first worker."""

@@ -22,6 +22,7 @@ from ...core.protocol.messages import Message, Notice
 from ...core.protocol.packets import Refusal
 from ...core.sessions.sessions import Sessions
 from ...settings import Settings
+from ..node.messenger import OtherNodes
 from ..node.workers import Workers
 from .access import Access
 from .component import (
@@ -32,7 +33,6 @@ from .component import (
     HookGateway,
     HttpEndpoints,
     MqttTable,
-    NodesListener,
     PasswordGateway,
     PortListener,
     Route,
@@ -129,7 +129,7 @@ class Runtime:
         self.asks: HookGateway | None = None
         self.passwords: PasswordGateway | None = None
         self.mqtt: MqttTable | None = None
-        self.nodes: NodesListener | None = None
+        self.nodes = OtherNodes(loop, self.end)
         self.sharing: SessionSharing | None = None
         self.drain: Draining | None = None
         self.ponged: list[Callable[[Client, bytes], None]] = []
@@ -179,9 +179,10 @@ class Runtime:
             self.asks = offers.gate or self.asks
             self.passwords = offers.passwords or self.passwords
             self.mqtt = offers.mqtt or self.mqtt
-            self.nodes = offers.nodes or self.nodes
             self.sharing = offers.sharing or self.sharing
             self.drain = offers.drain or self.drain
+            if offers.nodes is not None:
+                self.nodes.serve(offers.nodes)
             _add(self.figures, offers.figures)
             _add(self.connection_listeners, offers.connections)
             _add(self.broker.observers, offers.observes)

@@ -180,9 +180,9 @@ class RedisEngine(Engine):
         """Engine: in Redis."""
         return RedisSessions(self, lambda: self._alone is not None, end)
 
-    def messenger(self, node: str, listener: NodeListener, subject: str = "nodes") -> Messenger | None:
+    def messenger(self, node: str, listener: NodeListener) -> Messenger | None:
         """Engine: over Redis."""
-        return RedisMessenger(self, node, listener, subject)
+        return RedisMessenger(self, node, listener)
 
     async def primary(self) -> Address:
         """Return where the primary is; raises RedisAway when there is none. Not to be called before ``start``."""

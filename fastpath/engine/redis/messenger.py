@@ -57,11 +57,11 @@ class RedisMessenger:
     as well, and the listener is told: what was under way may be lost in either direction.
     """
 
-    def __init__(self, servers: PrimaryAccess, node: str, listener: NodeListener, subject: str = "nodes") -> None:
+    def __init__(self, servers: PrimaryAccess, node: str, listener: NodeListener) -> None:
         self._servers = servers
         self._node = node
         self._listener = listener
-        self._key = servers.key(subject)
+        self._key = servers.key("nodes")
         self._queue: deque[_Sent] = deque()
         self._queue_bytes = 0
         self._wanted = asyncio.Event()

@@ -188,3 +188,22 @@ def test_flush_empties_the_channels_of_one_prefix_and_leaves_receivers() -> None
     assert (received(channels, "x:a"), received(channels, "y:a")) == (None, b"1")
     sent(channels, b"2", channel="x:b")
     assert receiver.got == [(b"2", 60)]
+
+
+def test_messages_are_taken_from_one_node_and_kept_at_another_in_order_whatever_the_capacity() -> None:
+    here, there = Channels(), Channels(waiting_max=3)
+    for number in range(4):
+        here.send("a", b"%d" % number, 10, 5 if number == 1 else 100, 0)
+    taken = here.take("a", 17, 10)
+    assert taken == [(b"0", 100)]
+    taken += here.take("a", 1000, 10)
+    assert [message for message, _ in taken] == [b"0", b"2", b"3"]
+    assert (here.names(), here.waiting, here.waiting_bytes, here.expired) == ([], 0, 0, 1)
+    got: list[bytes] = []
+    there.receive("a", lambda message, until: got.append(message), 10)
+    assert [there.keep("a", message, until, 10) for message, until in taken] == [True] * 3
+    assert (got, there.names(), there.waiting) == ([b"0"], ["a"], 2)
+    assert there.keep("b", b"x", 5, 10), "over"
+    assert there.keep("b", b"x", 100, 10)
+    assert not there.keep("b", b"y", 100, 10)
+    assert (there.expired, there.full) == (1, 1)

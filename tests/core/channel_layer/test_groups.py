@@ -75,3 +75,14 @@ def test_flush_empties_the_groups_of_one_prefix() -> None:
     assert (groups.members("x:g", 0), groups.members("y:g", 0)) == ([], [(LOCAL, 1)])
     groups.discard("y:g", LOCAL)
     assert groups.memberships == 0
+
+
+def test_memberships_are_found_by_process_and_those_that_others_remember_are_known() -> None:
+    groups = Groups()
+    groups.add("g", "a.p!1", 5, 100)
+    groups.add("g", "named", 6, 100, shared=True)
+    groups.add("g", "named", 7, 200)
+    assert (groups.of("p"), groups.of("")) == ([("g", "a.p!1", 5, 100)], [("g", "named", 7, 200)])
+    assert [groups.is_shared("g", channel) for channel in ("a.p!1", "named", "none")] == [False, True, False]
+    groups.discard("g", "named")
+    assert groups.of("") == []

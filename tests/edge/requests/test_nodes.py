@@ -10,8 +10,10 @@ import pytest
 
 from fastpath.core.presence.replication import PresenceSender
 from fastpath.edge.node import messages
+from fastpath.edge.node.messenger import OtherNodes
+from fastpath.edge.node.node_messages import decode_from_node, encode_for_node
 from fastpath.edge.requests import nodes
-from fastpath.edge.requests.nodes import OtherNodes
+from fastpath.edge.requests.nodes import RespondingOthers
 
 
 class Node:
@@ -33,13 +35,15 @@ class Node:
             broker=SimpleNamespace(server="life"),
             end=lambda: None,
         )
-        self.others = OtherNodes(
+        self.others = RespondingOthers(
             runtime,
             self.routed.append,
             lambda reply: self.answers.append((reply.name, reply.error or reply.content)),
             self.over.extend,
             self.gone.append,
         )
+        self.way = OtherNodes(loop, lambda: None)
+        self.way.serve(self.others)
 
     # As a messenger
 
@@ -48,7 +52,7 @@ class Node:
 
     def send(self, node: str, data: bytes, lost: Callable[[bool], None] | None = None) -> None:
         """Messenger."""
-        self.sent.append((node, messages.decode_from_node(data)))
+        self.sent.append((node, decode_from_node(data)))
         assert lost is not None
         self.losing.append(lost)
 
@@ -59,7 +63,7 @@ class Node:
 
     def hear(self, node: str, packet: messages.Packet) -> None:
         """Another node says something."""
-        self.others.hear(node, messages.encode_for_node(packet))
+        self.way.hear(node, encode_for_node(packet))
 
     def meet(self, node: str, *patterns: str) -> None:
         """Another node says what it answers."""
@@ -91,8 +95,8 @@ class Node:
 def me() -> Node:
     """A node whose messenger is up, and which knows of two others."""
     node = Node()
-    node.others.join("me", node, False)
-    node.others.up(3)
+    node.way.join("me", node, learns=False)
+    node.way.up(3)
     node.meet("a", "/q/*")
     node.meet("b", "/q/**")
     node.sent.clear()
@@ -157,10 +161,10 @@ def test_requests_wait_for_nodes_that_are_there_and_not_known_but_not_for_long(
     me: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes, "HELD_MAX", 2)
-    me.others.down()
+    me.way.down()
     assert me.gone == ["a", "b", ""]
     me.ask("1")
-    me.others.up(1)  # the others have not come back yet
+    me.way.up(1)  # the others have not come back yet
     me.ask("2")
     me.ask("3")
     assert me.answers == [("3", "unavailable")], "there is no room"
@@ -169,7 +173,7 @@ def test_requests_wait_for_nodes_that_are_there_and_not_known_but_not_for_long(
     assert me.asked() == []
     me.meet("b", "/q/x")
     assert sorted(me.asked()) == [("b", "1"), ("b", "2")]
-    me.others.missing("b")
+    me.way.missing("b")
     assert me.answers[1:] == [("1", "responder_gone"), ("2", "responder_gone")]
     me.ask("4")
     me.step(3.9)
@@ -178,7 +182,7 @@ def test_requests_wait_for_nodes_that_are_there_and_not_known_but_not_for_long(
     assert me.answers[3:] == [("4", "no_responders")]
     me.ask("5")
     assert me.answers[4:] == [("5", "no_responders")], "at once"
-    me.others.down()
+    me.way.down()
     me.ask("6", timeout=500)
     me.ask("7", why="busy")
     assert me.answers[5:] == [("7", "busy")]
@@ -208,8 +212,8 @@ def test_what_another_node_asks_goes_to_the_own_responders_or_back(me: Node) -> 
 
 
 def test_what_is_not_understood_is_logged_and_the_next_is_heard(me: Node, caplog: pytest.LogCaptureFixture) -> None:
-    me.others.hear("a", b"\xc1")
-    me.others.hear("a", b"")
+    me.way.hear("a", b"\xc1")
+    me.way.hear("a", b"")
     me.hear("a", messages.NodeResponds(["b", "1", 0, "b"]))
     me.hear("a", messages.NodeResponds([]))
     me.hear("a", messages.NodeResponds(["a", "1", 2, "d", ["/bad/**/x", 1]]))

@@ -13,8 +13,10 @@ from typing import Protocol
 
 import msgspec
 
-from ....engine.base import Claimed, Messenger, SessionChange, SessionRow, SharedSessions
-from ...node.messages import GivenUp, GiveUp, Packet, decode_from_node, encode_for_node
+from ....engine.base import Claimed, SessionChange, SessionRow, SharedSessions
+from ...node.messages import Packet
+from ...node.messenger import Lost, Send
+from ...node.node_messages import BetweenNodes, GivenUp, GiveUp
 from ...runtime.runtime import Runtime, now
 from .connections import Key
 from .saving import SavedSession, whole_of
@@ -90,9 +92,10 @@ class _Claim:
 
 
 class NodeSessions:
-    """A store of sessions (engine.base.SessionStore) that nodes have together, and the way to the other nodes; one for
-    each node, on its first worker."""
+    """A store of sessions (engine.base.SessionStore) that nodes have together, and what they say of them to each other
+    (edge/node/messenger.py, NodesPart); one for each node, on its first worker."""
 
+    packets: tuple[type[Packet], ...] = (GiveUp, GivenUp)
     in_order = True
     wants_base = False
     size_bytes = 0
@@ -103,7 +106,7 @@ class NodeSessions:
         self._node = node
         self._shared = shared
         self._seconds_max = seconds_max
-        self._messenger: Messenger | None = None
+        self._way: Send | None = None
         self._own = f"{node} {runtime.broker.server}"
         self._claims: dict[Key, _Claim] = {}
         self._count = self._asked = 0
@@ -113,18 +116,9 @@ class NodeSessions:
         self._counts = dict.fromkeys(("mqtt_sessions_from_nodes", "mqtt_sessions_to_nodes"), 0)
         self.busy = False
 
-    def start(self, messenger: Messenger | None) -> None:
-        """Speak to the others from now on."""
-        self._messenger = messenger
-        self._shared.start()
-        if messenger is not None:
-            messenger.start()
-
-    async def leave(self) -> None:
+    async def finish(self) -> None:
         """Say what waits, and leave."""
         await self._shared.close()
-        if self._messenger is not None:
-            await self._messenger.close()
 
     def figures(self) -> dict[str, float]:
         """How many sessions have come from other nodes, and gone there."""
@@ -220,38 +214,39 @@ class NodeSessions:
         if number:
             self._send(node, GivenUp(number, state, over))
 
-    def _send(self, node: str, packet: Packet, lost: Callable[[bool], None] = lambda maybe: None) -> None:
-        if self._messenger is None:
+    def _send(self, node: str, packet: Packet, lost: Lost = lambda maybe: None) -> None:
+        if self._way is None:
             lost(False)
         else:
-            self._messenger.send(node, encode_for_node(packet), lost)
+            self._way(node, packet, lost)
 
-    # Other nodes: implements engine.base.NodeListener
+    # Other nodes: implements edge.node.messenger.NodesPart
+
+    def join(self, node: str, send: Send) -> None:
+        """NodesPart: speak to the others from now on."""
+        del node
+        self._way = send
+
+    def leave(self) -> None:
+        """NodesPart: nothing, as each session that was here is written as one that anybody may have."""
 
     def up(self, nodes: int) -> None:
-        """NodeListener: who asks is answered."""
+        """NodesPart: nothing, as who asks is answered."""
 
     def down(self) -> None:
-        """NodeListener: what was asked is not answered any more."""
+        """NodesPart: give up what was asked, which is not answered any more."""
         for number in list(self._waiting):
             self._answered(number, None)
-        self._runtime.end()
 
     def missing(self, node: str) -> None:
-        """NodeListener: who has asked it is told by ``lost``."""
+        """NodesPart: nothing, as who has asked that node is told by ``lost``."""
 
-    def hear(self, node: str, data: bytes) -> None:
-        """NodeListener: a node has a session from now on, or gives one up."""
-        try:
-            packet = decode_from_node(data)
-        except msgspec.MsgspecError as error:
-            log.error("the node %s is not understood: %s", node, error)
-            return
+    def hear(self, node: str, packet: BetweenNodes) -> None:
+        """NodesPart: take that a node has a session from now on, or gives one up."""
         if isinstance(packet, GivenUp):
             self._answered(packet.number, packet)
         elif isinstance(packet, GiveUp):
             self._give_up(node, packet)
-        self._runtime.end()
 
     def _give_up(self, node: str, packet: GiveUp) -> None:
         key = packet.owner, packet.client_id

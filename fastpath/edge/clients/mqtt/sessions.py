@@ -262,10 +262,10 @@ class MqttSessions(MqttConnections[Key]):
 
     # Sessions that other nodes have
 
-    def share(self, node: str, shared: SharedSessions, way: Callable[[NodeListener], Messenger | None]) -> NodeSessions:
-        """Have the sessions together with other nodes from now on, to which that is the way."""
+    def share(self, node: str, shared: SharedSessions) -> NodeSessions:
+        """Have the sessions together with other nodes from now on."""
         nodes = self._nodes = NodeSessions(self._runtime, self, node, shared, self._session_seconds)
-        nodes.start(way(nodes))
+        shared.start()
         self._saving.begin(nodes)
         return nodes
 
