@@ -19,7 +19,7 @@ PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 MODULES_MAX = {
     "fastpath.core.broker.broker": 275,
-    "fastpath.server.app": 633,
+    "fastpath.server.app": 634,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,
@@ -37,6 +37,7 @@ SPEAKS_TO_REDIS = {
         "messenger",
         "presence",
         "primary",
+        "sessions/store",
         "state",
         "tail",
         "writing/confirmation",

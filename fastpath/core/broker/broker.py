@@ -66,8 +66,7 @@ class Broker:
         own = own or engine.numbering
         if own is None:
             raise ValueError("an engine that does not number here needs somebody who numbers what is the server's own")
-        self.engine = engine
-        self.own = own
+        self.engine, self.own = engine, own
         """Numbers what is the server's own, below ``/__sys__/``: no log keeps that."""
         self.grants = grants
         self.limits = limits

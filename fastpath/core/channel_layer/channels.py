@@ -30,7 +30,7 @@ SWEEP_MESSAGES_MAX = 50_000
 """Messages that are looked at there, and those of one channel beyond it: some 3 ms."""
 
 MESSAGE_OVERHEAD_BYTES = 16
-"""Of a message beside its content, on its way to another node."""
+"""Bytes of a message beside its content, on its way to another node."""
 
 FULL = "channel_full"
 
@@ -166,7 +166,7 @@ class Channels:
         return True
 
     def names(self) -> list[str]:
-        """The channels in which messages wait."""
+        """Return the channels in which messages wait."""
         return list(self._messages)
 
     def flush(self, prefix: str) -> None:

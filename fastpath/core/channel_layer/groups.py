@@ -82,12 +82,12 @@ class Groups:
         return [(channel, capacity) for channel, (capacity, until, _) in members.items() if until > now]
 
     def is_shared(self, group: str, channel: str) -> bool:
-        """Whether another node remembers that the channel is in the group."""
+        """Return whether another node remembers that the channel is in the group."""
         members = self._groups.get(group)
         return members is not None and channel in members and members[channel][2]
 
     def of(self, process: str) -> list[Membership]:
-        """All memberships of the channels of a process; without a name of those that are nobody's."""
+        """Return all memberships of the channels of a process; without a name of those that are nobody's."""
         return [(group, channel, *self._groups[group][channel][:2]) for group, channel in self._local.get(process, ())]
 
     def came(self, process: str) -> None:

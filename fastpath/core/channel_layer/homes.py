@@ -10,7 +10,7 @@ NAMED = "*"
 """The place of all channels that any process may receive from; one node has it."""
 
 CONNECTED, LEFT = 2, 1
-"""What a node says of a process' place: the process is connected there, or was a moment ago."""
+"""Words of a node about a process' place: the process is connected there, or was a moment ago."""
 
 PLACES_MAX = 200_000
 """Places of all other nodes together: what passes it is left out, and counted."""
@@ -20,23 +20,23 @@ Said = tuple[str, int]
 
 
 def place_of(channel: str) -> str:
-    """The place of a channel: its process' own, or the one of all channels that are no process'."""
+    """Return the place of a channel: its process' own, or the one of all channels that are no process'."""
     process = process_of(channel)
     return place_of_process(process) if process else NAMED
 
 
 def place_of_process(process: str) -> str:
-    """The place of the channels that only this process receives from."""
+    """Return the place of the channels that only this process receives from."""
     return f".{process}"
 
 
 def process_at(place: str) -> str:
-    """The process of a place; empty for the one of named channels."""
+    """Return the process of a place; empty for the one of named channels."""
     return place[1:] if place != NAMED else ""
 
 
 class Homes:
-    """What the other nodes say (core/presence/replication.py Replica), by member: a node's name, a space, whatever."""
+    """Places as other nodes tell them (core/presence/replication.py), by member: a node's name, a space, whatever."""
 
     def __init__(self, places_max: int = PLACES_MAX) -> None:
         self._places_max = places_max
@@ -45,13 +45,13 @@ class Homes:
         self._changed: set[str] = set()
         self._count = 0
         self.left_out = 0
-        """How often a place was passed over, as there are too many."""
+        """Number of times that a place was passed over, as there are too many."""
 
     def __len__(self) -> int:
         return len(self._places)
 
     def set(self, member: str, key: str, count: int, now: int) -> None:
-        """The member has that place, or with 0 has it no more; raises ValueError for what is no place."""
+        """Note that the member has that place, or with 0 has it no more; raise ValueError for what is no place."""
         del now
         if key != NAMED and not key.startswith("."):
             raise ValueError(f"{key!r} is no place of channels")
@@ -73,7 +73,7 @@ class Homes:
             self._changed.add(key)
 
     def drop(self, member: str) -> None:
-        """The member has nothing any more."""
+        """Note that the member has nothing any more."""
         for key in self._said.pop(member, ()):
             self._discard(member, key)
 

@@ -154,7 +154,7 @@ class PresenceReceiver:
 
     @property
     def names(self) -> list[str]:
-        """Those that are heard."""
+        """Names of those that are heard."""
         return list(self._peers)
 
     @property

@@ -94,7 +94,7 @@ _ids = _of_forms(msgspec.json.Decoder(_Numbered).decode, msgspec.msgpack.Decoder
 
 
 COMMANDS = _commands
-"""What decodes commands of each form, for who has much to decode; ``decode_command`` says what is wrong with one that
+"""Decoders of commands by their form, for who has much to decode; ``decode_command`` says what is wrong with one that
 makes it raise one of UNDECODED."""
 
 UNDECODED = (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)

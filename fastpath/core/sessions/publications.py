@@ -93,7 +93,7 @@ class Publications:
         return self._publish_from is None or address in self._publish_from
 
     def _answering(self, client: Client, command: Publish, message: Message) -> Done:
-        """What tells the publisher; made apart, so that who is not answered pays nothing for it."""
+        """Return what tells the publisher; made apart, so that who is not answered pays nothing for it."""
         return lambda outcomes: self._answer(client, command, message, outcomes[0])
 
     def _answer(self, client: Client, command: Publish, message: Message | None, outcome: Outcome) -> None:

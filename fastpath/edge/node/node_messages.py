@@ -1,8 +1,8 @@
 """Every message that the first workers of different nodes send each other, and how it is encoded and decoded.
 
 Those of requests are in ``messages.py``, as workers of one node send them too. Those here are of the sessions of MQTT
-clients (edge/clients/mqtt/nodes.py), and of Django Channels' channels and groups (edge/channel_layer/nodes.py); times in
-them are what is left, in ms: each node has its own clock.
+clients (edge/clients/mqtt/nodes.py), and of Django Channels' channels and groups (edge/channel_layer/nodes.py). Times
+are what is left, in ms: each node has its own clock.
 """
 
 from __future__ import annotations

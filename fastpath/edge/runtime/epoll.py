@@ -31,7 +31,7 @@ class Watched(Protocol):
 
     @property
     def socket(self) -> Reader:
-        """What reads."""
+        """Reader of the socket."""
 
     def writable(self) -> None:
         """Go on writing, as the socket takes bytes again."""

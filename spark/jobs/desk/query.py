@@ -25,7 +25,7 @@ PUBLISHED = {
     "alerts": ("as_of",),
     "movers": ("as_of", "version"),
 }
-"""What is published, by the name that subscribers see as the job's, and which of these columns each has."""
+"""Tables that are published, by the name that subscribers see as the job's, and which of these columns each has."""
 FOLDER = "board"
 """Folder beside Spark's own ones in the checkpoint of the query."""
 BATCHES_KEPT = 10

@@ -7,30 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fastpath.engine.redis.address import Address, RedisConfig
-from fastpath.engine.redis.connection import RedisLink
 from fastpath.engine.redis.messenger import QUEUE_BYTES_MAX, SMALL_BYTES, RedisMessenger
+from tests.support.engine.redis_access import Servers
 from tests.support.redis import RedisServer
 from tests.support.waiting import auntil
 
 pytestmark = pytest.mark.redis
-
-
-class Servers:
-    """One server, under the names of this test."""
-
-    def __init__(self, server: RedisServer, url: str = "") -> None:
-        self._config = RedisConfig.parse(url or server.url)
-        self._address = server.address
-
-    async def primary(self) -> Address:
-        return self._address
-
-    def link(self, address: Address) -> RedisLink:
-        return RedisLink(self._config, address)
-
-    def key(self, name: str) -> str:
-        return f"test:{name}"
 
 
 class Ear:

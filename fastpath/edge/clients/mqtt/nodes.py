@@ -22,25 +22,25 @@ from .connections import Key
 from .saving import SavedSession, whole_of
 
 ANSWER_SECONDS = 2.0
-"""For so long a node that has a session is waited for: it has to cut off a client, perhaps on another worker."""
+"""Seconds for which a node that has a session is waited for: it has to cut off a client, perhaps on another worker."""
 
 LOST_SECONDS = 3.0
-"""So long after a node has learnt that a session is another's it still waits to be asked for it."""
+"""Seconds for which a node that has learnt that a session is another's still waits to be asked for it."""
 
 HELD_SECONDS = 86_400
-"""Where nodes keep sessions together, one of a client that is connected stays so much longer than it lasts: it is
+"""Seconds by which a connected client's session stays longer than it lasts, where nodes keep sessions together: it is
 written anew more often. Of one that ends with its connection it is known for so long who has it."""
 
 RENEW_SECONDS = HELD_SECONDS // 4
-"""So often sessions whose clients are connected are written, though nothing has changed."""
+"""Seconds after which sessions of connected clients are written again, though nothing has changed."""
 
 LOST, INCOMPLETE = 0, 2
-"""What becomes of a change that is not taken (``SharedSessions.write``)."""
+"""Answers to a change that is not taken (``SharedSessions.write``)."""
 
 log = logging.getLogger("fastpath.clients")
 
 
-class Found:
+class FoundSession:
     """A session as it was before this node claimed it: ``saved`` is what another one had, None for nothing; it is
     ``exact`` if that is all. ``local``: this node had it."""
 
@@ -56,27 +56,27 @@ class Table(Protocol):
     """The sessions of this node."""
 
     def give_up(self, key: Key, node: str, number: int, *, fresh: bool) -> None:
-        """Another node has the session from now on: answer that node by ``NodeSessions.gave`` if there is a number."""
+        """Leave the session to another node from now on; answer it by ``NodeSessions.gave`` if there is a number."""
 
     def is_here(self, key: Key) -> bool:
-        """Whether a client is connected, or may come back to its session here."""
+        """Return whether a client is connected, or may come back to its session here."""
 
     def incomplete(self, key: Key, *, soon: bool) -> None:
-        """All of the session is to be written, ``soon`` or when there is something to say."""
+        """Have all of the session written, ``soon`` or when there is something to say."""
 
 
-class _Row(msgspec.Struct):
-    """What a row (saving.py) says of itself."""
+class _RowHead(msgspec.Struct):
+    """A row (saving.py), as far as it says something of itself."""
 
-    class State(msgspec.Struct):
+    class RowState(msgspec.Struct):
         expiry_seconds: int
 
-    state: State
+    state: RowState
     ends: int = 0
     whole: bool = False
 
 
-_decode = msgspec.msgpack.Decoder(_Row | int).decode
+_decode = msgspec.msgpack.Decoder(_RowHead | int).decode
 
 
 class _Claim:
@@ -121,12 +121,12 @@ class NodeSessions:
         await self._shared.close()
 
     def figures(self) -> dict[str, float]:
-        """How many sessions have come from other nodes, and gone there."""
+        """Return how many sessions have come from other nodes, and gone there."""
         return dict(self._counts)
 
     # Who has a session
 
-    def claim(self, key: Key, *, fresh: bool, seconds: int, done: Callable[[Found | None], None]) -> None:
+    def claim(self, key: Key, *, fresh: bool, seconds: int, done: Callable[[FoundSession | None], None]) -> None:
         """Have the session from now on. ``done`` gets what it was before, at once or later; None if nobody can say,
         and this node goes on with what it has."""
         self._count += 1
@@ -144,33 +144,33 @@ class NodeSessions:
             self._claims[key] = _Claim(claim)
             self._lost.pop(key, None)
             if local or not found.before:
-                done(Found(None, local=True))
+                done(FoundSession(None, local=True))
             else:
                 self._look(key, found, fresh, done)
 
         seconds = min(seconds, self._seconds_max) + HELD_SECONDS
         self._shared.claim(*key, claim, fresh=fresh, seconds=seconds, done=claimed)
 
-    def _look(self, key: Key, found: Claimed, fresh: bool, done: Callable[[Found | None], None]) -> None:
+    def _look(self, key: Key, found: Claimed, fresh: bool, done: Callable[[FoundSession | None], None]) -> None:
         """Find out what the session was that this process had not by the claim of before."""
         node, _, _ = found.before.partition(" ")
         if node == self._node and self._table.is_here(key):
-            done(Found(None, local=True))  # another worker has it, since before this one was the first
+            done(FoundSession(None, local=True))  # another worker has it, since before this one was the first
             return
         saved = self._read(key, found.rows)
         if fresh or found.at_rest or node == self._node:
             if node != self._node:
                 self._send(node, GiveUp(*key, found.before, 0, fresh))
-            self._came(Found(saved, exact=found.at_rest), done)
+            self._came(FoundSession(saved, exact=found.at_rest), done)
             return
 
         def answered(answer: GivenUp | None) -> None:
             if answer is not None and answer.state:
-                self._came(Found(self._read(key, [answer.state])), done)
+                self._came(FoundSession(self._read(key, [answer.state])), done)
             elif answer is not None and answer.over:
-                done(Found(None))
+                done(FoundSession(None))
             else:
-                self._came(Found(saved, exact=False), done)
+                self._came(FoundSession(saved, exact=False), done)
 
         self._asked += 1
         self._ask(node, GiveUp(*key, found.before, self._asked, fresh), answered)
@@ -182,7 +182,7 @@ class NodeSessions:
             log.error("the session of MQTT client %r cannot be read: %s; it is over", key[1], error)
             return None
 
-    def _came(self, found: Found, done: Callable[[Found | None], None]) -> None:
+    def _came(self, found: FoundSession, done: Callable[[FoundSession | None], None]) -> None:
         self._counts["mqtt_sessions_from_nodes"] += found.saved is not None
         done(found)
 
@@ -303,7 +303,7 @@ class NodeSessions:
             self.write(rows, [], ends_base=False, done=lambda error: None)
 
     def _change(self, row: SessionRow) -> SessionChange | None:
-        """What is said of a session; None if it is not this node's."""
+        """Return what is said of a session; None if it is not this node's."""
         owner, client_id, data = row
         key = owner, client_id
         held = self._claims.get(key)
@@ -341,7 +341,7 @@ class NodeSessions:
             self._table.incomplete(key, soon=True)
 
     def second(self) -> None:
-        """Once a second: sessions that are another node's, which has not asked for them, are given up."""
+        """Give up sessions that are another node's, which has not asked for them, once a second."""
         late = self._runtime.loop.time() - LOST_SECONDS
         for key in list(self._lost):
             held = self._claims.get(key)

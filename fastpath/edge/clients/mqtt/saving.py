@@ -60,7 +60,7 @@ def restored(saved: SavedSession) -> MqttSession:
 
 
 def whole_of(rows: list[bytes]) -> SavedSession | None:
-    """The session of its rows, of which the first is the whole of it; None if there is none. Raises
+    """Return the session of its rows, of which the first is the whole of it; None if there is none. Raise
     msgspec.DecodeError."""
     found: SavedSession | None = None
     for data in rows:
@@ -75,7 +75,7 @@ def whole_of(rows: list[bytes]) -> SavedSession | None:
 
 
 def encode_saved(saved: SavedSession) -> bytes:
-    """A session that is whole, as a row."""
+    """Return a session that is whole, as a row."""
     return _encode(saved)
 
 
@@ -143,7 +143,7 @@ class Saving:
             self._dirty.pop(key, None)  # the store need not hear of it
 
     def fleeting(self, key: Key) -> None:
-        """The session ends with its connection: nothing of it is to be there."""
+        """Note that the session ends with its connection: nothing of it is to be there."""
         if key in self._known:
             self._dirty[key] = None
         else:

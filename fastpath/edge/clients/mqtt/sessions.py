@@ -7,7 +7,7 @@ import gc
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Generator, Hashable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from ....core.mqtt.groups.shares import Loan, Shares
 from ....core.mqtt.reasons import Reason
 from ....core.mqtt.session import MqttSession, Place
 from ....core.mqtt.session_state import decode_state, encode_state
-from ....engine.base import Messenger, NodeListener, SessionStore, SharedSessions
+from ....engine.base import SessionStore, SharedSessions
 from ...node.messages import (
     AskSession,
     ChangeSessions,
@@ -34,7 +34,7 @@ from ...runtime.component import Offers
 from ...runtime.runtime import Runtime, now
 from .connections import STEP, Given, Key, MqttConnections, in_steps
 from .guest_groups import GuestGroups, record_of
-from .nodes import RENEW_SECONDS, Found, NodeSessions
+from .nodes import RENEW_SECONDS, FoundSession, NodeSessions
 from .saving import SavedSession, Saving, encode_saved, restored
 from .stream import MqttStream
 from .wills import LeftWill, decode_will
@@ -169,13 +169,13 @@ class MqttSessions(MqttConnections[Key]):
             self._refuse(before)
             return
 
-        def claimed(found: Found | None) -> None:
+        def claimed(found: FoundSession | None) -> None:
             self._claimed(key, found)
 
         self._nodes.claim(key, fresh=asker.clean, seconds=asker.expiry_seconds, done=claimed)
 
-    def _claimed(self, key: Key, found: Found | None) -> None:
-        """No other node has the session any more; or nobody can say, and what is here goes on."""
+    def _claimed(self, key: Key, found: FoundSession | None) -> None:
+        """Begin with the session, which no other node has any more; where nobody can say that, what is here goes on."""
         asker, kept = self._claiming.pop(key), self._kept.get(key)
         if found is None and kept is None and not asker.clean:
             self._refuse(asker)
@@ -270,18 +270,18 @@ class MqttSessions(MqttConnections[Key]):
         return nodes
 
     def give_up(self, key: Key, node: str, number: int, *, fresh: bool) -> None:
-        """Another node has the session from now on."""
+        """Leave the session to another node from now on."""
         if key in self._claiming:  # its client is on its way back
             self._gave(_Asker(0, fresh, 0, node=node, number=number), b"", over=False)
         else:
             self._give_up(key, node, number, fresh=fresh)
 
     def is_here(self, key: Key) -> bool:
-        """Whether a client is connected, or may come back to its session here."""
+        """Return whether a client is connected, or may come back to its session here."""
         return key in self._kept
 
     def incomplete(self, key: Key, *, soon: bool) -> None:
-        """All of the session is to be written."""
+        """Have all of the session written."""
         kept = self._kept.get(key)
         if kept is not None:
             kept.written = False
@@ -292,7 +292,7 @@ class MqttSessions(MqttConnections[Key]):
         self._seek(key, _Asker(0, fresh, 0, node=node, number=number))
 
     def _hand_over(self, key: Key, kept: _Kept | None, asker: _Asker) -> None:
-        """What is here of the session goes to another node; nothing of it has ended, unless its client begins anew."""
+        """Hand what is here of the session to another node; nothing of it has ended, unless its client begins anew."""
         data = b""
         if kept is not None and asker.clean:
             self._end(key)
@@ -314,9 +314,9 @@ class MqttSessions(MqttConnections[Key]):
             self._nodes.gave(asker.node, asker.number, data, over=over)
 
     def _had(self, key: Key) -> None:
-        """Another worker has the session since before this one was the first, which is to say so to the other nodes."""
+        """Tell the other nodes of a session that another worker has since before this one was the first."""
 
-        def claimed(found: Found | None) -> None:
+        def claimed(found: FoundSession | None) -> None:
             kept = self._kept.get(key)
             if found is not None and not found.local:
                 self._give_up(key, "", 0, fresh=False)

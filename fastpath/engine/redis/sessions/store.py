@@ -31,7 +31,7 @@ _FAULTS = (*AWAY, ValueError, TypeError, IndexError)
 log = logging.getLogger("fastpath.redis")
 
 
-class _Question(NamedTuple):
+class _SessionCall(NamedTuple):
     """A call of the script; ``told`` gets its answer, None where there is none."""
 
     arguments: Sequence[Any]
@@ -46,7 +46,7 @@ class RedisSessions:
         self._servers = servers
         self._alone = alone
         self._end = end
-        self._queue: deque[_Question] = deque()
+        self._queue: deque[_SessionCall] = deque()
         self._wanted = asyncio.Event()
         self._closing = False
         self._sha: bytes = b""
@@ -75,7 +75,7 @@ class RedisSessions:
             done(_claimed(answer))
 
         arguments = (self._key(owner, client_id), "claim", claim, seconds, int(fresh), 0)
-        self._queue.appendleft(_Question(arguments, told))  # a client waits for it
+        self._queue.appendleft(_SessionCall(arguments, told))  # a client waits for it
         self._wanted.set()
 
     def write(self, changes: list[SessionChange], done: Callable[[list[int | None]], None]) -> None:
@@ -90,7 +90,7 @@ class RedisSessions:
         for one in changes:
             key = self._key(one.owner, one.client_id)
             arguments = (key, one.action, one.claim, one.seconds, one.data, int(one.at_rest))
-            self._queue.append(_Question(arguments, told, len(one.data)))
+            self._queue.append(_SessionCall(arguments, told, len(one.data)))
         self._wanted.set()
 
     async def close(self) -> None:
@@ -132,15 +132,15 @@ class RedisSessions:
         if link is not None:
             await link.close()
 
-    def _next(self) -> list[_Question]:
-        batch: list[_Question] = []
+    def _next(self) -> list[_SessionCall]:
+        batch: list[_SessionCall] = []
         size = 0
         while self._queue and len(batch) < BATCH and (not batch or size + self._queue[0].size <= BATCH_BYTES):
             batch.append(self._queue.popleft())
             size += batch[-1].size
         return batch
 
-    async def _ask(self, link: RedisLink, batch: list[_Question]) -> list[Any]:
+    async def _ask(self, link: RedisLink, batch: list[_SessionCall]) -> list[Any]:
         """Return the answers; raise one of ``_FAULTS``."""
         commands = [("EVALSHA", self._sha, 1, *one.arguments) for one in batch]
         answers = await link.ask(*commands, seconds=ANSWER_SECONDS) if self._sha else [NoScriptError()]
@@ -153,7 +153,7 @@ class RedisSessions:
                 log.debug("Redis refuses a session of MQTT: %s", answer)
         return answers
 
-    def _answer(self, batch: list[_Question], answers: list[Any]) -> None:
+    def _answer(self, batch: list[_SessionCall], answers: list[Any]) -> None:
         for one, answer in zip(batch, answers, strict=True):
             try:
                 one.told(None if isinstance(answer, ResponseError) else answer)
