@@ -14,7 +14,7 @@ from ..core.broker.broker import Broker
 from ..core.protocol.codec import MQTT, MQTT5, SSE
 from ..core.sessions.sessions import Sessions
 from ..edge.channel_layer.verbs import ChannelVerbs
-from ..edge.clients.backlogs import LongCommands, Recovering
+from ..edge.clients.backlogs import LongCommands, RecoveryTurns
 from ..edge.clients.event_stream import EventStreams
 from ..edge.clients.liveness import Liveness
 from ..edge.clients.mqtt.guests import GuestSessions
@@ -26,7 +26,7 @@ from ..edge.control.actions import ClientActions
 from ..edge.control.client_detail import ClientDetail
 from ..edge.control.connection import ControlConnection
 from ..edge.control.find_clients import ClientSearch
-from ..edge.control.operating import Operating
+from ..edge.control.operating import OperatorRequests
 from ..edge.control.publisher_rankings import PublisherRankings
 from ..edge.control.rankings import Rankings
 from ..edge.control.subject_branches import SubjectBranches
@@ -114,7 +114,7 @@ def make_runtime(
     )
     sessions = Sessions(broker, settings.ping_seconds, make_guard(settings, broker.counters), Liveness().moved)
     runtime = Runtime(loop, settings, broker, sessions, worker, events)
-    sessions.recoveries.run_by(Recovering(runtime).wake)
+    sessions.recoveries.run_by(RecoveryTurns(runtime).wake)
     sessions.long_commands.run_by(LongCommands(runtime).run)
     sessions_over_http = SessionRequests(runtime)
     grants = broker.grants
@@ -132,7 +132,7 @@ def make_runtime(
         ClientSearch(runtime),
         ClientDetail(runtime),
         actions,
-        Operating(runtime, actions),
+        OperatorRequests(runtime, actions),
         SubjectDetail(runtime),
         Traces(runtime),
         *([key_source(runtime, settings, grants.keys)] if settings.token_keys and grants.keys is not None else []),

@@ -23,7 +23,7 @@ FAULT = "fault while handling a command of client %s"
 log = logging.getLogger("fastpath.clients")
 
 
-class Recovering:
+class RecoveryTurns:
     """Runs core/delivery/backlogs.py, in turns with all others who want much at once."""
 
     def __init__(self, runtime: Runtime) -> None:

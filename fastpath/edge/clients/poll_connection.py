@@ -29,7 +29,7 @@ Answered = Callable[[int, bytes], None]
 """Gets the status of a poll, and the lines that answer it."""
 
 
-class Polling:
+class PollingClients:
     """The clients of one process that poll: since when they ask nothing, or until when what they ask is held (ms).
 
     ``awake`` tells for how long the process was awake (ms): what was asked while it was not waits unread, and that
@@ -93,7 +93,7 @@ class PollAnswers(ClientSocket[ClientConnection]):
 
     __slots__ = ("_answers", "_connection", "_due", "_kept", "_last", "_out", "_poll", "_polling", "_runtime")
 
-    def __init__(self, runtime: Runtime, polling: Polling, address: str, listener: Listener) -> None:
+    def __init__(self, runtime: Runtime, polling: PollingClients, address: str, listener: Listener) -> None:
         super().__init__(listener)
         self._runtime = runtime
         self._polling = polling

@@ -10,7 +10,7 @@ from ..plain_http.answers import HttpAnswer, head_of, refusal
 from ..plain_http.call import Call
 from ..runtime.component import Offers
 from ..runtime.runtime import Runtime
-from .poll_connection import TOLD, Answered, PollAnswers, Polling
+from .poll_connection import TOLD, Answered, PollAnswers, PollingClients
 from .posted_frames import BUSY, ENDED, GAP, HANDLED
 from .session_relay import SessionRelay
 
@@ -29,7 +29,7 @@ class SessionRequests:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._polling = Polling(lambda: int(runtime.awake.time * 1000))
+        self._polling = PollingClients(lambda: int(runtime.awake.time * 1000))
         self.relay = SessionRelay(runtime, self._serve)
         self.offers = Offers(
             endpoints={SESSION_PATH: {"GET": _head_of_stream}, POLL_PATH: {"GET": self._poll}},

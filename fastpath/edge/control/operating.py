@@ -46,8 +46,8 @@ NO_OPERATOR = "operators are superusers"
 log = logging.getLogger("fastpath.control")
 
 
-class Operating:
-    """Takes the requests, and has the first worker carry them out."""
+class OperatorRequests:
+    """Takes the requests of operators over HTTP, and has the first worker carry them out."""
 
     def __init__(self, runtime: Runtime, actions: ClientActions) -> None:
         self._runtime = runtime

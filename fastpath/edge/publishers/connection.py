@@ -69,7 +69,7 @@ class PublisherConnection(asyncio.Protocol):
         self._batch = 0
         self._answers: list[bytes] | None = None  # gathered while a handler runs
         self._party: PublisherDeferral | None = None
-        self._pauses = 0  # bits of Hold
+        self._pauses = 0  # bits of PauseReason
         self._unread = b""  # what came, from _read on not looked at yet
         self._read = 0
         self._frames: deque[list[Any] | Batch] = deque()  # that are not handled yet

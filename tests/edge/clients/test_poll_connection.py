@@ -12,7 +12,7 @@ import pytest
 from fastpath.core.websocket.handshake import Request
 from fastpath.edge.clients import poll_connection
 from fastpath.edge.clients.connection import ClientConnection
-from fastpath.edge.clients.poll_connection import ENDED, TOLD, PollAnswers, Polling
+from fastpath.edge.clients.poll_connection import ENDED, TOLD, PollAnswers, PollingClients
 from fastpath.listen_address import Listener
 from fastpath.server.components import make_runtime
 from fastpath.settings import Settings
@@ -37,7 +37,7 @@ class Asker:
 def test_the_times_of_a_client_that_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = awake = 0
     monkeypatch.setattr(poll_connection, "now", lambda: moment)
-    polling, one, other = Polling(lambda: awake), Asker(), Asker()
+    polling, one, other = PollingClients(lambda: awake), Asker(), Asker()
     polling.heard(one)  # type: ignore[arg-type]
     polling.hold(other)  # type: ignore[arg-type]
     assert (len(polling), polling.held) == (2, 1)
@@ -73,7 +73,7 @@ async def test_the_answers_are_the_socket_of_a_connection_and_nothing_of_either_
     gc.disable()
     try:
         listener = Listener.parse("clients://127.0.0.1:0")
-        answers = PollAnswers(runtime, Polling(lambda: 0), "127.0.0.1", listener)
+        answers = PollAnswers(runtime, PollingClients(lambda: 0), "127.0.0.1", listener)
         asked = Request("GET", "/session/poll", "/session/poll", "", "HTTP/1.1", {}, 0)
         answers.begin(asked, "", lambda status, body: told.append((status, body)))
         assert told[0][0] == TOLD
