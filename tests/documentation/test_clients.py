@@ -141,7 +141,7 @@ def test_request_and_reply_in_node(shared: Sidecar, tmp_path: Path) -> None:
 
 @pytest.mark.browser
 def test_subscriptions_that_take_the_place_of_others_in_node(shared: Sidecar, tmp_path: Path) -> None:
-    """From polling, Centrifugo and Pusher; `show` is the reader's."""
+    """From polling, Channels, Centrifugo and Pusher; `show` is the reader's."""
     with Publisher(shared.publisher_url) as publisher:
         publisher.publish("/orders/42", '{"event":"shipped","state":"sent"}')
     before = (
@@ -151,10 +151,11 @@ def test_subscriptions_that_take_the_place_of_others_in_node(shared: Sidecar, tm
     )
     for text in (
         one("docs/develop/from-polling.md", "js", "client.subscribe"),
+        one("docs/develop/from-channels.md", "js", "client.subscribe"),
         one("docs/develop/from-centrifugo.md", "js", "client.subscribe"),
         one("docs/develop/from-pusher.md", "js", "client.subscribe"),
     ):
-        with in_node(f"{before}{text}", tmp_path, r'"state":"sent"'):
+        with in_node(f"{before}{text}", tmp_path, '"sent"'):
             pass
 
 

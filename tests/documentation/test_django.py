@@ -11,12 +11,15 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from celery import Celery
 from celery.app import app_or_default
+from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save
+from django.test import override_settings
 from django.utils import timezone
 
 from entitlement.models import Rule, RuleChange
@@ -29,6 +32,7 @@ from tests.support.documentation.running import Run
 from tests.support.edge.wire import WireClient
 from tests.support.guide import one
 from tests.support.sidecar import Sidecar
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -159,6 +163,29 @@ def test_from_others(published: Sidecar) -> None:
     assert snapshot("/orders/42")["content"] == '{"state":"shipped"}'
     Run(one("docs/develop/from-pusher.md", "python", "publish("), {}).now()
     assert snapshot("/orders/42")["content"] == '{"event":"shipped","carrier":"DHL"}'
+
+
+@override_settings(CHANNEL_LAYERS={"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}})
+def test_from_channels(published: Sidecar) -> None:
+    """docs/develop/from-channels.md: the consumer of before tells what the subject tells after."""
+    page = "docs/develop/from-channels.md"
+    order = Order(pk=42)
+    consumer = Run(one(page, "python", "AsyncJsonWebsocketConsumer"), {}).now().names["OrderConsumer"]
+    before = Run(one(page, "python", "group_send"), {}).now().names["shipped"]
+
+    async def told() -> Any:
+        reader = WebsocketCommunicator(consumer.as_asgi(), "/orders/42/")
+        reader.scope |= {"user": SimpleNamespace(is_staff=True), "url_route": {"kwargs": {"pk": 42}}}
+        connected, _ = await reader.connect()
+        assert connected
+        await sync_to_async(before)(order)
+        found = await reader.receive_json_from(PATIENCE_SECONDS)
+        await reader.disconnect()
+        return found
+
+    assert async_to_sync(told)() == {"state": "shipped"}
+    Run(one(page, "python", "realtime import publish"), {}).now().names["shipped"](order)
+    assert snapshot("/orders/42")["content"] == '{"state":"shipped"}'
 
 
 def test_who_has_changed_rules() -> None:
