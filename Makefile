@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-docstrings check-manual client docs bench chaos chaos-short conformance fuzz measure format dist matrix release packages clean
+.PHONY: help setup setup-tests run test test-slow check check-types check-style check-imports check-sizes check-docstrings check-manual client docs bench chaos chaos-short conformance fuzz measure screenshots format dist matrix release packages clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -58,6 +58,9 @@ bench: setup ## measure, and rewrite the tables and charts of docs/explain/bench
 
 measure: setup-tests ## measure what is promised in times and rates, alone on the machine; ARGS="right call --runs 9" chooses
 	@$(PYTHON) -m tests.measure $(ARGS)
+
+screenshots: setup-tests ## take the pictures in docs/images anew, of the demonstration as it runs; ARGS="board.png" narrows
+	@$(PYTHON) -m tests.screenshots $(ARGS)
 
 chaos: setup-tests ## inject every fault 20 times under load, prove what must hold; FAULT=sidecar-killed N=5 adds to the results
 	@$(PYTHON) -m tests.chaos run $(FAULT) $(if $(N),--times $(N)) $(ARGS)

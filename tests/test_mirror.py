@@ -37,6 +37,7 @@ KINDS = {
     "prometheus": "what a real Prometheus makes of the figures",
     "public_names": "what users, clients and operators call things, and the program that writes it down",
     "redis": "several nodes on one Redis",
+    "screenshots": "the pictures of the manual, and the program that takes them",
     "support": "helpers",
     "upgrade": "what an earlier revision has written is taken over, and the program that had it written",
     "vectors": "the wire protocol in bytes",
@@ -54,6 +55,7 @@ PROGRAMS = (
     "hostile",
     "measure",
     "public_names",
+    "screenshots",
     "upgrade",
     "vectors",
 )
