@@ -138,10 +138,11 @@ try_folder() {
     install -d -o newcomer -g newcomer $own
     cp "$file" "$later" $own
     chown -R newcomer: $own
-    as_newcomer() { env -i HOME=/home/newcomer PATH=/usr/bin:/bin setpriv --reuid newcomer --regid newcomer --clear-groups "$@"; }
-    as_newcomer tar -C $own -xzf "$own/$(basename "$file")"
+    local newcomer=(env -i HOME=/home/newcomer PATH=/usr/bin:/bin setpriv --reuid newcomer --regid newcomer --clear-groups)
+    : >$log
+    "${newcomer[@]}" tar -C $own -xzf "$own/$(basename "$file")"
     local top=$own/$(basename "${file%-linux-*}")
-    as_newcomer env FASTPATH_MODE=none FASTPATH_TOKEN_SECRET=$(printf '0%.0s' {1..64}) FASTPATH_CONTROL=$own/control.sock \
+    "${newcomer[@]}" env FASTPATH_MODE=none FASTPATH_TOKEN_SECRET=$(printf '0%.0s' {1..64}) FASTPATH_CONTROL=$own/control.sock \
         FASTPATH_LISTEN=clients://127.0.0.1:8900,publishers://127.0.0.1:0 "$top/bin/fastpath" >$log 2>&1 &
     sidecar=$!
     ready $log $sidecar

@@ -1,4 +1,4 @@
-"""A client's socket behind a transport, for TLS: written through the loop's buffer."""
+"""A client's socket behind a transport, for TLS, or where no socket is a file: written through the loop's buffer."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ class TlsSocket(ClientSocket[Any], asyncio.Protocol):
         if connection is not None and not connection.ended:
             connection.received(data)
             self._runtime.end()
+
+    def eof_received(self) -> bool:
+        """The peer says nothing more, and may be answered for a moment; over TLS, which has no half-close, it ends."""
+        connection = self._connection
+        return not self.listener.tls and connection is not None and connection.still_answers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the connection, as the transport is gone."""
