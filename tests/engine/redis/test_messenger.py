@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fastpath.engine.redis.messenger import QUEUE_BYTES_MAX, SMALL_BYTES, RedisMessenger
-from tests.support.engine.redis_access import Servers
+from tests.support.engine.one_redis import Servers
 from tests.support.redis import RedisServer
 from tests.support.waiting import auntil
 

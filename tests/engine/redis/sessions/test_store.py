@@ -11,7 +11,7 @@ import pytest
 
 from fastpath.engine.base import Claimed, SessionChange
 from fastpath.engine.redis.sessions.store import BATCH, RedisSessions
-from tests.support.engine.redis_access import Servers
+from tests.support.engine.one_redis import Servers
 from tests.support.redis import RedisServer
 from tests.support.waiting import auntil
 

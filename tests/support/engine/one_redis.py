@@ -1,4 +1,4 @@
-"""The way to one Redis server, for parts of the engine that a test makes by themselves."""
+"""The way to one Redis server, for who would otherwise ask the engine where the primary is."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ class Servers:
         self._address = server.address
 
     async def primary(self) -> Address:
-        """Return where the server is."""
         return self._address
 
     def link(self, address: Address) -> RedisLink:
-        """Return a connection of somebody's own."""
         return RedisLink(self._config, address)
 
     def key(self, name: str) -> str:
-        """Return the name of a key."""
         return f"test:{name}"
