@@ -40,7 +40,7 @@ class TlsSocket(ClientSocket[Any], asyncio.Protocol):
             self._runtime.end()
 
     def eof_received(self) -> bool:
-        """The peer says nothing more, and may be answered for a moment; over TLS, which has no half-close, it ends."""
+        """Answer the peer for a moment, if it may be, though it says nothing more; over TLS it ends (no half-close)."""
         connection = self._connection
         return not self.listener.tls and connection is not None and connection.still_answers()
 
