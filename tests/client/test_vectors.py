@@ -9,7 +9,15 @@ import pytest
 
 from fastpath.client.message import Message, Status
 from fastpath.client.publisher.window import Window
-from fastpath.client.subscriber.events import Answered, Arrived, Event, Interesting, Named, RequestArrived, RequestOver
+from fastpath.client.subscriber.events import (
+    Answered,
+    Arrived,
+    Event,
+    InterestChange,
+    NamedServers,
+    RequestArrived,
+    RequestOver,
+)
 from fastpath.client.subscriber.state import ClientState
 from fastpath.core.protocol import messages as wire
 from fastpath.core.protocol.codec import Form
@@ -148,13 +156,13 @@ def test_the_client_reads_these_answers(vector: Vector, form: Form) -> None:
             case Answered(number, answer):
                 assert number == value["id"]
                 assert plain(answer) == value
-            case Interesting():
-                assert event == Interesting([SUBJECT], True)  # of what nobody wanted nobody ceases to want
+            case InterestChange():
+                assert event == InterestChange([SUBJECT], True)  # of what nobody wanted nobody ceases to want
             case RequestArrived(asked):
                 assert plain(asked) == value
             case RequestOver(to):
                 assert to == value["to"]
-            case Named(servers):
+            case NamedServers(servers):
                 assert [list(server) for server in servers] == value["servers"]
             case Status():
                 told = ("not_advertised", "denied", "not_ready", "recovered", "resynchronised", "subscribed", "gap")

@@ -26,7 +26,7 @@ from .answers import Answers, Statuses
 from .events import (
     Answered,
     Arrived,
-    Interesting,
+    InterestChange,
     ProbeTransport,
     Renew,
     RequestArrived,
@@ -433,7 +433,7 @@ class Driver:
                     self._answers.settle(number, answer)
                 case Settled():
                     self._settled(event)
-                case Interesting(subjects, wanted):
+                case InterestChange(subjects, wanted):
                     self._tell_interest(subjects, wanted)
                 case RequestArrived(asked):
                     self.responding.asked(asked)

@@ -37,14 +37,14 @@ class SubscriptionRefused:
 
 
 @dataclass(slots=True, frozen=True)
-class Named:
-    """Other servers and their weights, named by one that drains."""
+class NamedServers:
+    """Other servers and their weights, as one that drains names them."""
 
     servers: list[tuple[str, int]]
 
 
 @dataclass(slots=True, frozen=True)
-class Interesting:
+class InterestChange:
     """Subjects of what was advertised that somebody subscribes to from now on, or nobody any more."""
 
     subjects: list[str]
@@ -83,8 +83,8 @@ Event = (
     Arrived
     | Answered
     | SubscriptionRefused
-    | Named
-    | Interesting
+    | NamedServers
+    | InterestChange
     | Renew
     | ProbeTransport
     | RequestArrived

@@ -24,7 +24,7 @@ from ..message import Status
 from ..options import Options, Transport
 from ..servers import Draw, ServerList, WeightedServer, parse_servers
 from .attempts import Attempts
-from .events import Answered, Event, Named, ProbeTransport, Renew, SubscriptionRefused
+from .events import Answered, Event, NamedServers, ProbeTransport, Renew, SubscriptionRefused
 from .outgoing import OutgoingPublication, OutgoingPublications, Settled
 from .recovery import Recovery
 from .renewal import Renewal
@@ -135,7 +135,7 @@ class Machine:
         for event in self.state.receive(data):
             events.append(event)
             match event:
-                case Named(servers):
+                case NamedServers(servers):
                     self._named(servers)
                 case Answered(number, answer):
                     events += self._answered(number, answer, now)

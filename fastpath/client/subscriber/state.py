@@ -18,7 +18,7 @@ from fastpath.core.protocol.messages import GUARANTEED, Fields, Value
 
 from ..errors import TooLarge
 from ..message import Status
-from .events import Answered, Event, Interesting, Named, RequestArrived, RequestOver
+from .events import Answered, Event, InterestChange, NamedServers, RequestArrived, RequestOver
 from .subscription_set import covered
 from .subscriptions import ClientSubscriptions
 
@@ -219,7 +219,7 @@ class ClientState:
             case wire.Expiring():
                 return [Status(name="expiring")]
             case wire.Notice():
-                named: list[Event] = [Named(frame.servers)] if frame.servers else []
+                named: list[Event] = [NamedServers(frame.servers)] if frame.servers else []
                 return [*named, Status(name="notice", notice=frame.code, reason=f"{frame.code}: {frame.text}")]
             case wire.Error():
                 return self.following.error(frame)
@@ -238,7 +238,7 @@ class ClientState:
             return self._uninteresting([subject for subject in told if subject in interest])
         begun = [subject for subject in told if subject not in interest and covered(subject, self._offered)]
         interest.update(dict.fromkeys(begun))
-        return [Interesting(begun, wanted=True)] if begun else []
+        return [InterestChange(begun, wanted=True)] if begun else []
 
     def _keep_interests(self, of: Sequence[str]) -> list[Event]:
         """Drop the interest in subjects that none of the patterns ``of`` covers."""
@@ -247,4 +247,4 @@ class ClientState:
     def _uninteresting(self, subjects: list[str]) -> list[Event]:
         for subject in subjects:
             del self._interest[subject]
-        return [Interesting(subjects, wanted=False)] if subjects else []
+        return [InterestChange(subjects, wanted=False)] if subjects else []

@@ -369,7 +369,7 @@ class Lag:
         self.lost: set[Topic] = set()
 
 
-class Waiting:
+class WaitingSubscription:
     """A subscription that waits for its right, for room, or for what its client has read elsewhere (protocol.md 4.2).
 
     For the last it waits until ``until`` (ms), which moves while this process is behind, up to ``latest``. ``pattern``
@@ -520,7 +520,7 @@ class Client:
         self.recovering: dict[Topic, Cursor] | None = None
         self.out: list[bytes] | None = None
         self.subscriptions: dict[Topic, SubjectFeed] = {}
-        self.waiting: dict[str, Waiting] | None = None
+        self.waiting: dict[str, WaitingSubscription] | None = None
         self.wilds: PatternSubscriptions | None = None
         self.lag: Lag | None = None
         self.base = 0

@@ -10,7 +10,7 @@ from ..auth.rules import SUBSCRIBE
 from ..broker.admission import MEMORY_FULL
 from ..broker.broker import Broker
 from ..delivery import backlogs, slow_consumers
-from ..delivery.audience import BEHIND, NO_ROOM, Client, Cursor, SubjectFeed, Topic, Waiting
+from ..delivery.audience import BEHIND, NO_ROOM, Client, Cursor, SubjectFeed, Topic, WaitingSubscription
 from ..delivery.backlogs import Recoveries
 from ..delivery.conflation import floor_interval
 from ..delivery.conflation_clock import least_interval
@@ -218,11 +218,11 @@ class Subscriptions:
         kept = msgspec.structs.replace(request, id=0, subjects=[], since=since)
         not_ready = reason in (*PENDING, NO_ROOM, BEHIND)
         error = "not_ready" if not_ready else "denied"
-        client.waiting[subject] = Waiting(kept, error, now + BEHIND_MS, now + BEHIND_MS_MAX)
+        client.waiting[subject] = WaitingSubscription(kept, error, now + BEHIND_MS, now + BEHIND_MS_MAX)
         retry_ms = self.broker.limits.retry_ms if not_ready else 0
         return Result(subject=subject, error=error, reason=reason, retry_ms=retry_ms)
 
-    def is_behind(self, subject: str, waiting: Waiting, now: int) -> bool:
+    def is_behind(self, subject: str, waiting: WaitingSubscription, now: int) -> bool:
         """Return whether the client has read further than has come here, and what is missing may still come.
 
         Time in which this process stood still, or had no CPU, is none in which it could have come.

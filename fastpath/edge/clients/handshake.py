@@ -29,7 +29,7 @@ POLL_MS = 25_000
 that ends."""
 
 
-class Opening(NamedTuple):
+class WebSocketOpening(NamedTuple):
     """The beginning of a WebSocket."""
 
     response: bytes
@@ -37,7 +37,7 @@ class Opening(NamedTuple):
     terms: Terms
 
 
-def websocket_opening(request: Request, listener: Listener, bytes_max: int) -> Opening:
+def websocket_opening(request: Request, listener: Listener, bytes_max: int) -> WebSocketOpening:
     """Answer a request for a WebSocket that takes messages of up to so many bytes; raises BadRequest."""
     subprotocol = next((name for name in request.subprotocols if name in SUBPROTOCOLS), None)
     offers = request.headers.get("sec-websocket-extensions", "") if listener.deflate else ""
@@ -45,7 +45,7 @@ def websocket_opening(request: Request, listener: Listener, bytes_max: int) -> O
     response = accept_response(request, subprotocol, extension)
     form = JSON if subprotocol is None else SUBPROTOCOLS[subprotocol]
     terms = terms_over(form, listener, window_bits, listener.deflate if window_bits else 0)
-    return Opening(response, FrameReader(bytes_max, deflate=window_bits > 0), terms)
+    return WebSocketOpening(response, FrameReader(bytes_max, deflate=window_bits > 0), terms)
 
 
 def check_mqtt(request: Request) -> None:

@@ -14,7 +14,7 @@ from fastpath.client.options import TRANSPORTS, Options
 from fastpath.client.servers import parse_servers
 from fastpath.client.subscriber.events import (
     Arrived,
-    Interesting,
+    InterestChange,
     ProbeTransport,
     Renew,
     RequestArrived,
@@ -225,7 +225,7 @@ class Conversation:
                     self.renewed(self.next_token())
                 case ProbeTransport(_, transport):
                     self.see("probes", transport)
-                case Interesting(subjects, wanted):
+                case InterestChange(subjects, wanted):
                     self.see("interest", {"subjects": subjects, "wanted": wanted})
                 case RequestArrived(asked):
                     self.see("asked", {name: getattr(asked, name) for name in asked.__struct_fields__})

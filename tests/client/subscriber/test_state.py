@@ -9,7 +9,7 @@ import pytest
 
 from fastpath.client.errors import Invalid, Limited
 from fastpath.client.message import Position, Status
-from fastpath.client.subscriber.events import Answered, Arrived, Event, Named, SubscriptionRefused
+from fastpath.client.subscriber.events import Answered, Arrived, Event, NamedServers, SubscriptionRefused
 from fastpath.client.subscriber.state import ClientState
 from fastpath.client.subscriber.subscription_set import SUBJECTS_PER_COMMAND
 from fastpath.client.subscriber.subscriptions import RETRY_MS
@@ -343,7 +343,7 @@ def test_what_the_server_says_unasked(story: Story, frame: dict[str, Any], statu
 
 def test_a_server_that_drains_names_others(story: Story) -> None:
     events = story.says({"op": "notice", "code": "drain", "text": "bye", "servers": [["ws://b/ws", 50]]})
-    assert events[0] == Named([("ws://b/ws", 50)])
+    assert events[0] == NamedServers([("ws://b/ws", 50)])
 
 
 def test_times_count_from_the_base(story: Story) -> None:
