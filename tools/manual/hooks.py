@@ -12,7 +12,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 from xml.etree.ElementTree import Element
 
 from markdown import Markdown
@@ -157,12 +157,9 @@ class _Leaving(Extension):
     def lead(self, link: Element) -> None:
         """Change a link in place, if it leads to a file or folder that is there and not where the page says it is."""
         parts = urlsplit(link.get("href", ""))
-        if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
+        name = self._named(parts)
+        if not name:
             return
-        folder = "" if self.page == QUICK_START else posixpath.join("docs", posixpath.dirname(self.page))
-        name = posixpath.normpath(posixpath.join(folder, unquote(parts.path)))
-        if name.startswith("../") or not (self._root / name).exists():
-            return  # MkDocs tells of it
         anchor = f"#{parts.fragment}" if parts.fragment else ""
         within = QUICK_START if name == "README.md" else name.removeprefix("docs/")
         if (name == "README.md" or name.startswith("docs/")) and self.files.get_file_from_path(within):
@@ -175,6 +172,22 @@ class _Leaving(Extension):
             link.attrib.clear()
             link.set("title", name)
 
+    def show(self, picture: Element) -> None:
+        """Have the README's picture looked for where the manual has it."""
+        name = self._named(urlsplit(picture.get("src", "")))
+        within = name.removeprefix("docs/")
+        if within != name and self.files.get_file_from_path(within):
+            picture.set("src", posixpath.relpath(within, posixpath.dirname(self.page) or "."))
+
+    def _named(self, parts: SplitResult) -> str:
+        """Return the file or folder of the repository that an address on the page leads to; empty where it is none, of
+        which MkDocs tells."""
+        if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
+            return ""
+        folder = "" if self.page == QUICK_START else posixpath.join("docs", posixpath.dirname(self.page))
+        name = posixpath.normpath(posixpath.join(folder, unquote(parts.path)))
+        return "" if name.startswith("../") or not (self._root / name).exists() else name
+
 
 class _Links(Treeprocessor):
     """Shows the links of a page to who leads them."""
@@ -184,6 +197,8 @@ class _Links(Treeprocessor):
         self._leaving = leaving
 
     def run(self, root: Element) -> None:
-        """Lead each link."""
+        """Lead each link, and show each picture."""
         for link in list(root.iter("a")):
             self._leaving.lead(link)
+        for picture in root.iter("img"):
+            self._leaving.show(picture)
