@@ -23,6 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 KILLS = int(os.environ.get("LIVE_KILLS", "2"))
 """How often each is killed: `LIVE_KILLS=20 make test-slow ARGS="tests/spark/live"`."""
 
+AWAY_SECONDS = 60
+AWAY = {"mode": "none", "journal": "interval", "cache_messages": 10_000, "cache_seconds": 3600}
+"""Settings with which all that comes within a moment is still there when the subscriber is back."""
 PARTITIONS = 4
 LONG = 30 * PATIENCE_SECONDS
 SUBJECT = "concat('/k/', partition)"
@@ -115,9 +118,9 @@ def test_drivers_that_are_killed(broker: Broker, tmp_path: Path, record_property
 def test_a_sidecar_that_is_away_and_a_stream_that_is_idle(
     broker: Broker, tmp_path: Path, record_property: object
 ) -> None:
-    """It is killed while rows come, and while none do; the start says what holds."""
+    """It is killed while rows come, and is away for a minute of them; then while none do. The start says what holds."""
     with (
-        Sidecar(mode="none", journal="interval", data=tmp_path / "data") as sidecar,
+        Sidecar(**AWAY, data=tmp_path / "data") as sidecar,
         Feed(broker, "away", PARTITIONS) as feed,
     ):
         ear = Ear(sidecar.client_url, "/k/*")
@@ -128,6 +131,8 @@ def test_a_sidecar_that_is_away_and_a_stream_that_is_idle(
             feed.begin(2000, rate=400)
             stored.grows()
             sidecar.kill()
+            feed.end()
+            feed.begin(AWAY_SECONDS * 100, rate=100)
             feed.end()
             sidecar.start()
             until(stored.all_is_there, LONG)
