@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fastpath.client.errors import ControlRefused
 from tests.support.edge.rules import Rules, rule, ruled
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
@@ -96,6 +97,11 @@ def test_each_node_gives_what_is_published_through_it_the_quality_that_options_s
 
 
 def found(node: Rules, subject: str) -> Any:
-    """The content of the snapshot that the node has of the subject."""
-    snapshot = node.control.subject(subject)["snapshot"]
+    """The content of the snapshot that the node has of the subject; None also where it has not heard of that yet."""
+    try:
+        snapshot = node.control.subject(subject)["snapshot"]
+    except ControlRefused as refused:
+        if refused.code != "unknown":
+            raise
+        return None
     return snapshot and snapshot["content"]
