@@ -236,6 +236,30 @@ def test_while_the_way_is_away_each_node_goes_on_and_tells_the_others_afterwards
     assert [one for one in got if one.startswith(b"s")] == [b"s0", b"s1"]
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_is_moved_is_in_its_order_with_what_comes_meanwhile_and_when_the_way_breaks_again(
+    net: Net, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    monkeypatch.setattr(nodes, "MOVE_BYTES", 20)  # two messages at a time
+    a, _, c = peers(net)
+    here = net.nodes["a"]
+    here.cut()
+    for number in range(5):
+        a.send("s.pc!1", b"%d" % number)
+    here.connect()
+    while here.figures()["channel_messages_waiting"] == 5:
+        net.settle(0.01, run=False)
+        net.deliver_one()
+    a.send("s.pc!1", b"5")
+    if cut:
+        here.cut()
+        a.send("s.pc!1", b"6")
+        here.connect()
+    net.settle()
+    expected = [b"%d" % number for number in range(7 if cut else 6)]
+    promises.kept(c.got(*(c.receive("s.pc!1") for _ in expected)) == expected, "out of order")
+
+
 def test_what_there_is_no_room_for_is_refused_and_reaches_nobody(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b, _ = peers(net)
     a.add("g", "s.pa!1")

@@ -199,6 +199,8 @@ class Net:
 
     def deliver_one(self) -> None:
         """The next message arrives, or is told to be lost."""
+        if not self.sent:
+            return
         source, to, data, lost = self.sent.popleft()
         heard = False
         for node in list(self.nodes.values()):
@@ -210,16 +212,23 @@ class Net:
                 lost(False)
             source.way.missing(to)
 
+    def do_due(self) -> None:
+        """What is due in the loop happens."""
+        while self._due and self._due[0][0] <= self._now:
+            heapq.heappop(self._due)[2]()
+
     def run(self) -> None:
         """All arrives that is on its way, and all happens that is due."""
         while self.sent or (self._due and self._due[0][0] <= self._now):
-            if self._due and self._due[0][0] <= self._now:
-                heapq.heappop(self._due)[2]()
-            else:
+            self.do_due()
+            if self.sent:
                 self.deliver_one()
 
-    def settle(self, seconds: float = 0.5, moment: int = 0) -> None:
-        """Time goes by, and the clocks of the nodes tick; with a moment, in ms since 1970, it is told to them first."""
+    def settle(self, seconds: float = 0.5, moment: int = 0, *, run: bool = True) -> None:
+        """Time goes by, and the clocks of the nodes tick.
+
+        With a moment, in ms since 1970, it is told to them first; not ``run``: what they send stays on its way.
+        """
         for node in list(self.nodes.values()) if moment else ():
             node.verbs.offers.on_second(moment)  # type: ignore[misc]
         for step in range(1, round(seconds * 100) + 1):
@@ -230,4 +239,7 @@ class Net:
                     node.verbs.offers.on_grid(0)  # type: ignore[misc]
                     if step % 100 == 0:
                         node.verbs.offers.on_second(0)  # type: ignore[misc]
-            self.run()
+            if run:
+                self.run()
+            else:
+                self.do_due()
