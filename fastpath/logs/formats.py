@@ -24,6 +24,7 @@ from .writer import LogFile, LogWriter, Sink, StandardError
 PARTS = (
     "asyncio",
     "audit",
+    "channels",
     "clients",
     "control",
     "drain",

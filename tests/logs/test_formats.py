@@ -130,7 +130,7 @@ def test_levels_that_are_none(text: str, why: str) -> None:
 
 
 def test_an_unknown_part_is_answered_with_all_of_them() -> None:
-    with pytest.raises(ValueError, match="the parts are asyncio, audit, clients"):
+    with pytest.raises(ValueError, match="the parts are asyncio, audit, channels"):
         parse_levels("info,xyz=debug")
 
 

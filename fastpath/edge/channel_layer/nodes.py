@@ -244,8 +244,28 @@ class LayerNodes:
         else:
             self._channels.give_back(channel, message, until, moment)
 
+    def seek(self, channels: Iterable[str], then: Callable[[], None]) -> bool:
+        """Ask the others where the processes of channels are connected that are connected nowhere, as far as is known,
+        and call ``then``; False, and nothing is called: all are known, or nobody can be asked. What a process was told
+        elsewhere after it had connected there holds here by then, so that its channels have one home."""
+        if not (self._reaching and self._table.members):
+            return False
+        places = {place_of(channel) for channel in channels} - {NAMED} - self._own.keys()
+        if all(self.home_of(place) for place in places):
+            return False
+        self._questions.ask_all(self._table.members, node_messages.ChannelAsk, lambda code, reason: then())
+        return True
+
     def add(self, memberships: Sequence[Membership], done: Done) -> bool:
         """Have channels that other nodes keep put into groups; False, and ``done`` is not called: all are kept here."""
+
+        def found() -> None:
+            if not self._add(memberships, done):
+                done("", "")
+
+        return self.seek((row[1] for row in memberships), found) or self._add(memberships, done)
+
+    def _add(self, memberships: Sequence[Membership], done: Done) -> bool:
         by_node: dict[str, list[Membership]] = {}
         for membership in memberships:
             node = self.home(membership[1])
@@ -472,6 +492,9 @@ class LayerNodes:
                 self._came_for(packet.channel)
             case node_messages.ChannelWant():
                 self.receivers.want(node, packet)
+            case node_messages.ChannelAsk():
+                self._table.say_all()
+                self._done(node, packet.name)
             case node_messages.ChannelUnwant():
                 self.receivers.unwant(node, packet.name)
             case node_messages.ChannelUnwanted():

@@ -132,14 +132,32 @@ class ChannelVerbs:
 
     def _group_send(self, peer: ControlPeer, arguments: Arguments) -> Arguments | None:
         group, message, moment = _name(arguments, "group"), self._message(arguments), now()
-        until = moment + _ms(arguments)
-        if not self._nodes.group_send(self._processes.connection(peer).process, group, message, until):
-            raise InvalidMessage(UNAVAILABLE, MORE)
+        number, process, until = peer.request, self._processes.connection(peer).process, moment + _ms(arguments)
+
+        def found() -> None:
+            try:
+                told = self._send_group(peer, number, process, group, message, until)
+            except InvalidMessage as error:
+                peer.refuse(number, error.code, error.reason)
+                return
+            if told is not None:
+                peer.reply(number, told)
+
         members = self._nodes.here(self._groups.members(group, moment))
+        if self._nodes.seek((channel for channel, _ in members), found):
+            return None
+        return self._send_group(peer, number, process, group, message, until)
+
+    def _send_group(
+        self, peer: ControlPeer, number: int, process: str, group: str, message: bytes, until: int
+    ) -> Arguments | None:
+        """Send to a group whose channels' homes are known; None: that takes some turns, and is answered then."""
+        if not self._nodes.group_send(process, group, message, until):
+            raise InvalidMessage(UNAVAILABLE, MORE)
+        members = self._nodes.here(self._groups.members(group, now()))
         steps = send_each(self._channels, members, message, until)
         if len(members) <= STEP_CHANNELS:
             return all_at_once(steps)._asdict()
-        number = peer.request
         self._turns.run(
             steps,
             lambda told: peer.reply(number, told._asdict()),

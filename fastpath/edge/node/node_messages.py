@@ -135,6 +135,12 @@ class GroupLeftOut(Packet, tag="group_left_out"):
     of: int
 
 
+class ChannelAsk(Packet, tag="channel_ask"):
+    """A node is to say which processes are connected there, as far as it has not yet; ``ChannelDone`` answers it."""
+
+    name: str
+
+
 class ChannelFlush(Packet, tag="channel_flush"):
     """All channels and groups whose names begin so are emptied, for all nodes; ``ChannelDone`` answers it."""
 
@@ -156,6 +162,7 @@ ChannelLayer = (
     | GroupDiscard
     | GroupSend
     | GroupLeftOut
+    | ChannelAsk
     | ChannelFlush
 )
 OF_CHANNELS: tuple[type[Packet], ...] = (
@@ -172,6 +179,7 @@ OF_CHANNELS: tuple[type[Packet], ...] = (
     GroupDiscard,
     GroupSend,
     GroupLeftOut,
+    ChannelAsk,
     ChannelFlush,
 )
 SharingSessions = GiveUp | GivenUp

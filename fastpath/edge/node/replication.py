@@ -86,6 +86,11 @@ class ReplicatedTable:
             self._speaker.set(key, count)
             self._wake()
 
+    def say_all(self) -> None:
+        """Say at once what waits for its turn."""
+        while self._speaker is not None and self._speaker.busy and (packet := self._speaker.next()) is not None:
+            self._say(packet)
+
     def begin(self, nodes: int) -> None:
         """Say all, and ask the others, now that they hear it; so many nodes listen, this one among them."""
         self._lives += 1

@@ -71,6 +71,27 @@ def test_a_message_for_a_process_that_is_nowhere_yet_goes_where_it_appears(net: 
     assert net.nodes["a"].figures()["channel_messages_waiting"] == 0
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_channel_whose_process_connected_elsewhere_a_moment_ago_gets_what_a_group_is_sent_once(
+    net: Net, early: bool
+) -> None:
+    """It is in the group by its own node and by another one, which has not heard where the process is."""
+    a, *_ = peers(net)
+    if early:
+        a.add("g", "s.new!1")
+        net.run()
+    new = Peer(net.nodes["c"], "new")
+    new.add("g", "s.new!1")
+    if not early:
+        a.add("g", "s.new!1")
+        net.run()
+    sent = a.group_send("g", b"x")
+    net.settle()
+    assert a.got(sent)[0] is not None
+    got = new.got(*(new.receive("s.new!1") for _ in range(2)))
+    promises.kept(got == [b"x", None], f"a message of a group was doubled: {got}")
+
+
 def test_a_named_channel_has_one_receiver_a_message_wherever_they_are(net: Net) -> None:
     all_ = peers(net)
     waiting = [(peer, peer.receive("jobs")) for peer in all_ for _ in range(2)]
