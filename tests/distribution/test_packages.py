@@ -96,8 +96,9 @@ def test_the_sidecar_runs_with_what_is_in_it(installed: Path) -> None:
         assert client.publish("/deb/one", "x").seq == 1
         maps = Path(f"/proc/{sidecar.process.pid}/maps").read_text()
     loaded = {line.split()[-1] for line in maps.splitlines() if ".so" in line}
-    assert {each for each in loaded if not each.startswith(str(home)) and not interpreter.C_LIBRARY.match(
-        Path(each).name)} == set(), "it loads nothing of this machine but the C library"  # fmt: skip
+    others = {Path(each).name for each in loaded if not each.startswith(str(home))}
+    # The C library asks for libgcc_s by itself, where there is one, to end threads.
+    assert {each for each in others if not interpreter.C_LIBRARY.match(each)} <= {"libgcc_s.so.1"}
 
 
 @pytest.mark.slow
@@ -108,7 +109,7 @@ def test_it_is_roots_and_no_more_than_it_says(installed: Path, folder: Path) -> 
     listed = subprocess.run(["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=5) for line in listed.splitlines()]
     assert {row[1] for row in rows} == {"root/root"}
-    assert {row[0] for row in rows} == {"drwxr-xr-x", "-rw-r--r--", "-rwxr-xr-x", "lrwxrwxrwx"}
+    assert {row[0] for row in rows if row[0][0] != "l"} == {"drwxr-xr-x", "-rw-r--r--", "-rwxr-xr-x"}
     programs = {"fastpath", "python", f"python{interpreter.VERSION}", "set-up"}
     assert {row[5] for row in rows if row[0] == "-rwxr-xr-x"} == {f"./{packages.HOME}/bin/{name}" for name in programs}
     assert not re.search(r"__pycache__|\.pyc|direct_url|/\.", listed.replace("./", ""))
