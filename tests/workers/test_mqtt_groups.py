@@ -8,8 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from fastpath.core.mqtt.packets import Ack, PublishPacket, Type
-from tests.support.edge.mqtt import LISTEN, MqttPeer, mqtt, worker_of
+from tests.support.edge.mqtt import LISTEN, MqttPeer, mqtt, taken, worker_of
 from tests.support.edge.rules import rule, ruled
 from tests.support.edge.spread import kill_worker
 from tests.support.promises import BrokenPromise
@@ -49,17 +48,6 @@ def on_worker(
         peer.disconnect()
         peer.__exit__()
     raise AssertionError("the kernel gave that worker no connection")
-
-
-def taken(peer: MqttPeer, *, acknowledge: bool = True) -> list[tuple[str, int]]:
-    """What the client has been sent by now: topic and number."""
-    peer.silent()
-    found = [one for one in peer.packets if isinstance(one, PublishPacket)]
-    for one in found:
-        peer.packets.remove(one)
-        if one.qos and acknowledge:
-            peer.send(Ack(type=Type.PUBACK, packet_id=one.packet_id))
-    return [(one.topic, int(one.payload)) for one in found]
 
 
 def each_has_one(had: list[list[tuple[str, int]]], count: int) -> bool:

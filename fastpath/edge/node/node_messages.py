@@ -1,8 +1,8 @@
 """Every message that the first workers of different nodes send each other, and how it is encoded and decoded.
 
-Those of requests are in ``messages.py``, as workers of one node send them too. Those here are of the sessions of MQTT
-clients (edge/clients/mqtt/nodes.py), and of Django Channels' channels and groups (edge/channel_layer/nodes.py). Times
-are what is left, in ms: each node has its own clock.
+Those of requests are in ``messages.py``, as workers of one node send them too. Those here are of sessions and groups of
+MQTT clients (edge/clients/mqtt/nodes.py), and of channels and groups of Django Channels (edge/channel_layer/nodes.py).
+Times are what is left, in ms: each node has its own clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .messages import Packet, RequestingNodes
+from .messages import MessagePlace, Packet, RequestingNodes
 
 
 class GiveUp(Packet, tag="give_up"):
@@ -31,6 +31,29 @@ class GivenUp(Packet, tag="given_up"):
     number: int
     state: bytes
     over: bool
+
+
+class GroupMembers(Packet, tag="group_members"):
+    """The groups of which a node has members, and since when, as a packet of their replication."""
+
+    packet: list[Any]
+
+
+class GroupWanted(Packet, tag="group_wanted"):
+    """Messages of the group of that name, which were left to that node and nobody has taken in time."""
+
+    name: str
+    keys: list[MessagePlace]
+
+
+class GroupMoved(Packet, tag="group_moved"):
+    """Messages of the group of that name: those that are left to the node that has asked for them, those that a member
+    has for good, and those that are left to another node."""
+
+    name: str
+    given: list[MessagePlace]
+    done: list[MessagePlace]
+    elsewhere: list[tuple[str, MessagePlace]] = []
 
 
 class NodeChannels(Packet, tag="node_channels"):
@@ -182,7 +205,7 @@ OF_CHANNELS: tuple[type[Packet], ...] = (
     ChannelAsk,
     ChannelFlush,
 )
-SharingSessions = GiveUp | GivenUp
+SharingSessions = GiveUp | GivenUp | GroupMembers | GroupWanted | GroupMoved
 BetweenNodes = RequestingNodes | ChannelLayer | SharingSessions
 
 _decode = msgspec.msgpack.Decoder(BetweenNodes).decode

@@ -217,3 +217,14 @@ def kept(sidecar: Sidecar, count: int) -> None:
         return stats["mqtt_sessions_kept"] == count and not stats["mqtt_sessions_unsaved"]
 
     until(written)
+
+
+def taken(peer: MqttPeer, *, acknowledge: bool = True) -> list[tuple[str, int]]:
+    """What the client has been sent by now: topic and number."""
+    peer.silent()
+    found = [one for one in peer.packets if isinstance(one, PublishPacket)]
+    for one in found:
+        peer.packets.remove(one)
+        if one.qos and acknowledge:
+            peer.send(Ack(type=Type.PUBACK, packet_id=one.packet_id))
+    return [(one.topic, int(one.payload)) for one in found]

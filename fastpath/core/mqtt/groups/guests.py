@@ -135,6 +135,7 @@ class GuestMembers:
             share = self._shares.get(name)
             if share is not None:
                 share.left(key)
+                share.done(key)
 
     def free(self, holder: Holder, name: str, key: MessageKey) -> None:
         """Take back from the member what it was granted, and is not to have."""
@@ -172,3 +173,4 @@ class GuestMembers:
                 share.give_back(Loan(share, granted.key, level, record))
             else:
                 share.left(granted.key)
+                share.done(granted.key)

@@ -13,12 +13,14 @@ from typing import Protocol
 
 import msgspec
 
+from ....core.mqtt.groups.shares import Shares
 from ....engine.base import Claimed, SessionChange, SessionRow, SharedSessions
 from ...node.messages import Packet
 from ...node.messenger import Lost, Send
-from ...node.node_messages import BetweenNodes, GivenUp, GiveUp
+from ...node.node_messages import BetweenNodes, GivenUp, GiveUp, GroupMembers, GroupMoved, GroupWanted
 from ...runtime.runtime import Runtime, now
 from .connections import Key
+from .node_groups import NodeGroups
 from .saving import SavedSession, whole_of
 
 ANSWER_SECONDS = 2.0
@@ -95,12 +97,14 @@ class NodeSessions:
     """A store of sessions (engine.base.SessionStore) that nodes have together, and what they say of them to each other
     (edge/node/messenger.py, NodesPart); one for each node, on its first worker."""
 
-    packets: tuple[type[Packet], ...] = (GiveUp, GivenUp)
+    packets: tuple[type[Packet], ...] = (GiveUp, GivenUp, GroupMembers, GroupWanted, GroupMoved)
     in_order = True
     wants_base = False
     size_bytes = 0
 
-    def __init__(self, runtime: Runtime, table: Table, node: str, shared: SharedSessions, seconds_max: int) -> None:
+    def __init__(
+        self, runtime: Runtime, table: Table, node: str, shared: SharedSessions, shares: Shares, seconds_max: int
+    ) -> None:
         self._runtime = runtime
         self._table = table
         self._node = node
@@ -115,9 +119,11 @@ class NodeSessions:
         self._pending: set[Key] = set()  # claims that are not answered yet
         self._counts = dict.fromkeys(("mqtt_sessions_from_nodes", "mqtt_sessions_to_nodes"), 0)
         self.busy = False
+        self.groups = NodeGroups(runtime, node, shares, self._send)
 
     async def finish(self) -> None:
         """Say what waits, and leave."""
+        self.groups.leave()
         await self._shared.close()
 
     def figures(self) -> dict[str, float]:
@@ -231,10 +237,12 @@ class NodeSessions:
         """NodesPart: nothing, as each session that was here is written as one that anybody may have."""
 
     def up(self, nodes: int) -> None:
-        """NodesPart: nothing, as who asks is answered."""
+        """NodesPart: tell the others of groups; who asks for a session is answered."""
+        self.groups.up()
 
     def down(self) -> None:
         """NodesPart: give up what was asked, which is not answered any more."""
+        self.groups.down()
         for number in list(self._waiting):
             self._answered(number, None)
 
@@ -242,11 +250,13 @@ class NodeSessions:
         """NodesPart: nothing, as who has asked that node is told by ``lost``."""
 
     def hear(self, node: str, packet: BetweenNodes) -> None:
-        """NodesPart: take that a node has a session from now on, or gives one up."""
+        """NodesPart: take that a node has a session from now on, gives one up, or says something of groups."""
         if isinstance(packet, GivenUp):
             self._answered(packet.number, packet)
         elif isinstance(packet, GiveUp):
             self._give_up(node, packet)
+        else:
+            self.groups.hear(node, packet)
 
     def _give_up(self, node: str, packet: GiveUp) -> None:
         key = packet.owner, packet.client_id
@@ -342,6 +352,7 @@ class NodeSessions:
 
     def second(self) -> None:
         """Give up sessions that are another node's, which has not asked for them, once a second."""
+        self.groups.second()
         late = self._runtime.loop.time() - LOST_SECONDS
         for key in list(self._lost):
             held = self._claims.get(key)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ....core.delivery.audience import Client
 from ....core.mqtt.groups.guests import Granted, Holder
-from ....core.mqtt.groups.shares import Loan, Shares
+from ....core.mqtt.groups.shares import Loan, Share, Shares
 from ....core.mqtt.reasons import Reason
 from ....core.mqtt.session import MqttSession, Place
 from ....core.mqtt.session_state import decode_state, encode_state
@@ -101,7 +101,7 @@ class MqttSessions(MqttConnections[Key]):
         self._lent: dict[Holder, Key] = {}
         self._due: list[tuple[int, Key]] = []  # of sessions that end, and of wills
         self._positions = 0
-        self._shares = Shares()
+        self._shares = Shares(self._make_group)
         self._groups = GuestGroups(runtime, self._shares, self._member)
         self._saving = Saving(self._saved)
         self._nodes: NodeSessions | None = None
@@ -264,10 +264,13 @@ class MqttSessions(MqttConnections[Key]):
 
     def share(self, node: str, shared: SharedSessions) -> NodeSessions:
         """Have the sessions together with other nodes from now on."""
-        nodes = self._nodes = NodeSessions(self._runtime, self, node, shared, self._session_seconds)
+        nodes = self._nodes = NodeSessions(self._runtime, self, node, shared, self._shares, self._session_seconds)
         shared.start()
         self._saving.begin(nodes)
         return nodes
+
+    def _make_group(self, name: str) -> Share:
+        return self._nodes.groups.make(name) if self._nodes is not None else Share(name)
 
     def give_up(self, key: Key, node: str, number: int, *, fresh: bool) -> None:
         """Leave the session to another node from now on."""
