@@ -270,3 +270,18 @@ def test_a_client_of_any_worker_finds_its_session_on_any_worker_of_another_node(
             found = peer.message(acknowledge=turn > 0)
             held(found.payload == str(turn).encode(), f"{found.payload!r} in turn {turn}")
             before = peer
+
+
+def test_while_redis_is_away_who_may_have_a_session_elsewhere_is_told_to_come_again(stack: ExitStack) -> None:
+    """Who has it here goes on, and so does who begins anew."""
+    with RedisServer() as server, Sidecar(engine=server.url, listen=LISTEN) as node:
+        peer, _ = come(stack, node, "here")
+        peer.subscribe("here")
+        peer.disconnect()
+        until(lambda: not unsaved(node))
+        server.kill()
+        _, present = come(stack, node, "here")
+        held(present, "no session")
+        come(stack, node, "anew", clean=True)
+        other = stack.enter_context(MqttPeer(node.ready["mqtt"][0]))
+        assert other.connect("elsewhere", **LASTS).code == Reason.SERVER_BUSY
