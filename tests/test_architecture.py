@@ -19,7 +19,7 @@ PACKAGES = ("fastpath", "realtime", "entitlement", "spark", "pyspark_fastpath")
 
 MODULES_MAX = {
     "fastpath.core.broker.broker": 275,
-    "fastpath.server.app": 634,
+    "fastpath.server.app": 636,
     "realtime": 80,
     "fastpath": 60,
     "spark": 60,

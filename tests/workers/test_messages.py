@@ -33,6 +33,7 @@ VALUES: dict[Any, Any] = {
     list[tuple[int, tuple[str, int, int]]]: [(1, ("/stocks/us/IBM", 3, 41))],
     list[tuple[int, bytes]]: [(1, b"x")],
     list[tuple[bytes, int]]: [(b"x", 1)],
+    list[tuple[str, tuple[str, int, int]]]: [("node", ("/stocks/us/IBM", 3, 41))],
     list[tuple[str, str, int, int]]: [("g", "s.p!1", 100, 60_000)],
     list[tuple[str, int]]: [("ann", 2)],
     list[tuple[int, str, str]]: [(1, "ann", "10.0.0.1")],

@@ -19,7 +19,7 @@ SETTLE_MS = 2000
 """A node takes what comes from so long after its first member on: until then all others have heard of it."""
 
 PATIENCE_MS = 1000
-"""For so long a message is left to another node before that one is asked for it, and asked again."""
+"""Milliseconds for which a message is left to another node before that node is asked for it, and asked again."""
 
 WANTS_MAX = 1000
 """Messages of a group that other nodes are asked for in one second."""
@@ -60,8 +60,9 @@ class GroupNodes(Protocol):
 
 
 class LateMessages(NamedTuple):
-    """What a node says of messages that it is asked for: those that are the asker's from now on, those that somebody
-    has for good, and those that it has left to another node itself, with that. Of the others it has some member."""
+    """The answer of a node about messages that it is asked for: those that are the asker's from now on, those that
+    somebody has for good, and those that it has left to another node itself, with that. Of the others it has some
+    member."""
 
     given: list[MessageKey]
     done: list[MessageKey]
@@ -113,13 +114,13 @@ class NodeShare(Share):
 
     @property
     def _attended(self) -> bool:
-        """Whether members are connected on another node."""
+        """True if members are connected on another node."""
         return any(since > AWAY for since in self._others.values())
 
     # Whose a message is
 
     def _chosen(self, key: MessageKey) -> str:
-        """The node that the message is for."""
+        """Return the node that the message is for."""
         since, settled, all_settled = self._choice or self._choose()
         if not since:
             return self._nodes.node
@@ -180,7 +181,7 @@ class NodeShare(Share):
     # What other nodes say
 
     def was_done(self, keys: Iterable[MessageKey]) -> None:
-        """A member of another node has these for good."""
+        """Note that a member of another node has these for good."""
         for key in keys:
             self._left.pop(key, None)
             self._open.pop(key, None)
@@ -205,8 +206,8 @@ class NodeShare(Share):
         return answer
 
     def elsewhere(self, node: str, left: Iterable[tuple[str, MessageKey]]) -> None:
-        """That node has left these messages to others itself, each to one: these are asked next. Where that is this
-        one nobody of all of them has it, and it is for the one that is chosen now."""
+        """Ask others next, to whom that node has left these messages itself, each to one. Where that is this one
+        nobody of all of them has it, and it is for the one that is chosen now."""
         for to, key in left:
             before, since = self._left.get(key, ("", 0))
             if before != node:
@@ -224,15 +225,15 @@ class NodeShare(Share):
             self._left[key] = chosen, since
 
     def given(self, node: str, keys: Iterable[MessageKey]) -> None:
-        """That node has not taken these messages, and leaves them to this one."""
+        """Take over these messages, which that node has not taken, and leaves to this one."""
         for key in keys:
             left, _ = self._left.get(key, ("", 0))
             if left == node:
                 self._take(key)
 
     def changed(self, now: int) -> None:
-        """Other nodes have members than before. What was left to one that has none any more is for those that are
-        there."""
+        """Note that other nodes have members than before. What was left to one that has none any more is for those that
+        are there."""
         attended = self._attended
         self._others, self._choice = self._nodes.nodes(self.name), None
         if attended and not self._attended and not self._here:
@@ -256,7 +257,7 @@ class NodeShare(Share):
             self._nodes.want(node, self.name, keys)
 
     def _take(self, key: MessageKey) -> None:
-        """The message is this node's: offer it to the members here."""
+        """Offer the message, which is this node's, to the members here."""
         self._left.pop(key, None)
         self._taken.pop(key, None)
         levels = dict.fromkeys(one.level for one in self._members.values() if one is not None)

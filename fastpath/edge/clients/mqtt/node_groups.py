@@ -30,7 +30,7 @@ PACKETS = 5
 
 
 class _Members:
-    """Since when nodes have members of each group, by version of what each node has told (replication.py)."""
+    """Times since when nodes have members of each group, by version of what each node has told (replication.py)."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
